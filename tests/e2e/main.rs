@@ -18,6 +18,7 @@ mod escalation;
 mod evaluation;
 mod event_stream;
 mod experiments;
+mod external_predictors;
 mod faults;
 mod forbidding;
 mod gating;

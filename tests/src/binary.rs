@@ -19,6 +19,15 @@ pub fn riglm() -> &'static Path {
     })
 }
 
+/// Returns the path of the example that is riglm with a predictor of its own. It is built with riglm.
+pub fn example_predictor() -> PathBuf {
+    let binary = profile_dir().join("riglm-example-predictor");
+    if !is_current(&binary) {
+        build(&profile_dir());
+    }
+    binary
+}
+
 /// Returns the path of the unusual server, which cargo builds with every suite of this package.
 pub fn odd_server() -> PathBuf {
     profile_dir().join("odd-server")

@@ -160,6 +160,13 @@ impl ProxyBuilder {
         self
     }
 
+    /// Starts another program with the commands of riglm.
+    #[must_use]
+    pub fn program(mut self, program: PathBuf) -> Self {
+        self.options.program = Some(program);
+        self
+    }
+
     /// Opens the control port.
     #[must_use]
     pub fn with_control(mut self) -> Self {

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use serde_json::Value;
 
 /// The crates of the workspace, each with the workspace crates that it may depend on.
-const ALLOWED_DEPENDENCIES: [(&str, &[&str]); 13] = [
+const ALLOWED_DEPENDENCIES: [(&str, &[&str]); 14] = [
     ("riglm-domain", &[]),
     ("riglm-ports", &["riglm-domain"]),
     ("riglm-discovery", &["riglm-ports", "riglm-domain"]),
@@ -49,6 +49,11 @@ const ALLOWED_DEPENDENCIES: [(&str, &[&str]); 13] = [
     ("riglm-tests", &[]),
     // An example of a tool that has only the library.
     ("list-advisor", &["riglm-domain"]),
+    // An example of riglm with a part of its own.
+    (
+        "riglm-example-predictor",
+        &["riglm-cli", "riglm-domain", "riglm-ports"],
+    ),
 ];
 
 /// External crates and the crates that may use them. A `*` at the end matches any name with that

@@ -1,6 +1,6 @@
 //! The program under test as a process: `riglm serve` and the commands that read its store.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use tempfile::TempDir;
@@ -27,6 +27,8 @@ pub struct Options {
     pub environment: Vec<(String, String)>,
     /// The text of a configuration file in TOML.
     pub configuration: Option<String>,
+    /// Another program with the commands of riglm.
+    pub program: Option<PathBuf>,
 }
 
 impl Options {
@@ -187,7 +189,11 @@ pub fn serve_command(
     options: &Options,
     mode: &[&str],
 ) -> tokio::process::Command {
-    let mut command = process::command(binary::riglm(), &["serve"]);
+    let program = options
+        .program
+        .as_deref()
+        .unwrap_or_else(|| binary::riglm());
+    let mut command = process::command(program, &["serve"]);
     command.args(mode);
     // Defaults of tests, for each option that a test does not pass itself.
     for default in [["--strategy", "none"], ["--control", "off"]] {

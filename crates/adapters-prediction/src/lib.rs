@@ -3,13 +3,14 @@
 //! Predictors implement [`riglm_ports::predictor::Learner`] with the rules of the domain. They
 //! are configured in the section `prediction`. List policies implement
 //! [`riglm_ports::list_policy::ListPolicy`]. Both are synchronous computation on borrowed data, without I/O, clock or
-//! randomness. [`encoder`] turns texts into vectors, which loads files and may call a server.
+//! randomness. [`external`] asks a program or a server for scores. [`encoder`] turns texts into vectors, which loads files and may call a server.
 //! [`chat`] sends prompts about searches to language models. [`models`] downloads and stores model
 //! files. The crate depends only on the domain and the ports.
 
 pub mod chat;
 pub mod encoder;
 mod endpoint;
+pub mod external;
 pub mod models;
 mod name_list;
 mod predictor;

@@ -7,36 +7,48 @@ pub use config::{BandsConfig, PredictionConfig};
 use jiff::Timestamp;
 use riglm_domain::catalog::tool::ToolRef;
 use riglm_domain::prediction::{
-    Engine, Explanation, Forecast, LearningScope, MaintenanceReport, PredictorName, SessionHistory,
-    SnapshotError, TextEvidence, ToolIx, Vocabulary,
+    Engine, Expert, Explanation, Forecast, LearningScope, MaintenanceReport, PredictorName,
+    SessionHistory, SnapshotError, TextEvidence, ToolCounts, ToolIx, Vocabulary,
 };
 use riglm_ports::predictor::{Learner, Predictor};
+
+use crate::external::PredictorChoice;
 
 /// The prediction engine of the domain under its configured name.
 #[derive(Clone, Debug)]
 struct ConfiguredEngine {
-    name: PredictorName,
+    name: &'static str,
     engine: Engine,
 }
 
 /// Returns the predictor with this name and the configured parameters, without any learned data.
 #[must_use]
 pub fn predictor_named(name: PredictorName, config: &PredictionConfig) -> Box<dyn Learner> {
+    let engine = Engine::new(name.method(), config.half_life_days);
     Box::new(ConfiguredEngine {
-        name,
-        engine: Engine::new(name.method(), config.half_life_days).with_experts(config.experts()),
+        name: name.as_str(),
+        engine: engine.with_experts(config.experts()),
     })
 }
 
 /// Returns the configured predictor, without any learned data.
 #[must_use]
 pub fn predictor_from(config: &PredictionConfig) -> Box<dyn Learner> {
-    predictor_named(config.predictor, config)
+    match &config.predictor {
+        PredictorChoice::Named(name) => predictor_named(*name, config),
+        PredictorChoice::External(_) => {
+            let engine = Engine::new(config.method(), config.half_life_days);
+            Box::new(ConfiguredEngine {
+                name: Expert::External.as_str(),
+                engine: engine.with_experts(config.experts()),
+            })
+        }
+    }
 }
 
 impl Predictor for ConfiguredEngine {
     fn name(&self) -> &'static str {
-        self.name.as_str()
+        self.name
     }
 
     fn vocabulary(&self) -> &Vocabulary {
@@ -58,6 +70,10 @@ impl Predictor for ConfiguredEngine {
 
     fn similarities(&self, history: &SessionHistory, text: &TextEvidence) -> Vec<f64> {
         self.engine.similarities(history, text)
+    }
+
+    fn counts(&self, history: &SessionHistory, tools: &[ToolIx]) -> Vec<ToolCounts> {
+        self.engine.counts(history, tools)
     }
 }
 

@@ -5,7 +5,8 @@ mod metrics;
 mod traces;
 
 pub use metrics::{
-    EncoderReading, Metrics, MetricsError, Readings, RecordingReading, UpstreamReading,
+    EncoderReading, ExternalPredictorReading, Metrics, MetricsError, Readings, RecordingReading,
+    UpstreamReading,
 };
 pub use traces::{
     OtlpConfig, OtlpTracer, ReceiverHeaders, TelemetryConfig, TracesError, TracesOptions,

@@ -17,7 +17,9 @@ use riglm_domain::id::UpstreamName;
 use riglm_ports::observer::{Event, Observer};
 
 use gauges::Scrape;
-pub use gauges::{EncoderReading, Readings, RecordingReading, UpstreamReading};
+pub use gauges::{
+    EncoderReading, ExternalPredictorReading, Readings, RecordingReading, UpstreamReading,
+};
 use instruments::Instruments;
 
 /// The reason why there are no metrics.

@@ -5,6 +5,7 @@ mod experiment;
 mod model;
 mod moment;
 mod overrides;
+mod predictor;
 mod records;
 mod replay;
 mod tune;
@@ -32,8 +33,9 @@ pub use eval::{
 pub use experiment::{ExperimentCommand, ExperimentStatusArgs, ExperimentStopArgs};
 pub use moment::Moment;
 pub use overrides::{OverrideAddArgs, OverrideCommand, OverrideRemoveArgs, ScopeArgs};
+pub use predictor::{PredictorCheckArgs, PredictorCommand};
 pub use records::{CallsArgs, Sorting, StateChoice, ToolsArgs, UpstreamsArgs};
-pub use replay::{ReplayArgs, ReplayInput};
+pub use replay::{PredictorToReplay, ReplayArgs, ReplayInput};
 pub use tune::TuneArgs;
 
 /// A transparent MCP proxy that records tool calls.
@@ -108,6 +110,9 @@ pub enum Command {
     /// Manage embedding models
     #[command(subcommand)]
     Model(ModelCommand),
+    /// Test external predictors
+    #[command(subcommand)]
+    Predictor(PredictorCommand),
     /// Check and show the configuration
     #[command(subcommand)]
     Config(ConfigCommand),

@@ -15,6 +15,7 @@ mod login;
 mod model;
 pub(crate) mod moment;
 mod overrides;
+mod predictor;
 mod recommend;
 mod replay;
 mod serve;
@@ -29,20 +30,24 @@ mod upstreams;
 use anyhow::Context;
 use serde_json::json;
 
-use crate::args::{Cli, Command, DataCommand, ExperimentCommand, OverrideCommand};
+use crate::args::{
+    Cli, Command, DataCommand, ExperimentCommand, OverrideCommand, PredictorCommand,
+};
+use crate::compose::Extensions;
 use crate::config::{Config, ConfigError, LogFormat, Overrides, ProcessEnv, Watch, load};
 use crate::output::write_json_remarks;
 
 use self::empty_store::{EmptyOutput, run_if_stored, run_unless_empty};
 use crate::{demo as demo_servers, telemetry};
 
-/// Runs the command of the command line.
+/// Runs the command of the command line. `extensions` replace configured parts of the proxy of
+/// `serve`.
 ///
 /// # Errors
 ///
 /// Returns the error of the command; a [`ConfigError`] among its causes means wrong usage.
 #[expect(clippy::too_many_lines, reason = "one arm for each command")]
-pub fn run(cli: Cli) -> anyhow::Result<()> {
+pub fn run(cli: Cli, extensions: Extensions) -> anyhow::Result<()> {
     // Fails only if the process has installed a provider before; that one is fine too.
     let _ = rustls::crypto::ring::default_provider().install_default();
     match cli.command {
@@ -60,7 +65,7 @@ pub fn run(cli: Cli) -> anyhow::Result<()> {
             let loaded = watch.load()?;
             loaded.config.upstreams()?;
             telemetry::start(&loaded.config.logging);
-            wait_for(serve::run(loaded, watch))
+            wait_for(serve::run(loaded, watch, extensions))
         }
         Command::Sessions(arguments) => {
             let config = load_config(&arguments.places.overrides())?;
@@ -113,6 +118,11 @@ pub fn run(cli: Cli) -> anyhow::Result<()> {
                 empty,
                 tools::run(&config, &arguments),
             ))
+        }
+        Command::Predictor(command) => {
+            let PredictorCommand::Check(arguments) = &command;
+            let config = load_config(&arguments.places.overrides())?;
+            wait_for(predictor::run(&config, &command))
         }
         Command::Upstreams(arguments) => {
             let config = load_config(&arguments.store.places.overrides())?;

@@ -2,6 +2,7 @@
 
 mod control;
 mod experiments;
+mod extensions;
 mod fingerprint;
 mod foundation;
 mod keys;
@@ -47,6 +48,7 @@ use crate::config::Config;
 pub use control::overrides_over;
 use control::{ControlSources, announce, start_control};
 use experiments::experiments_from;
+pub use extensions::{Extensions, PredictorFactory};
 use foundation::Foundation;
 use keys::Keys;
 use learning::learning_from;
@@ -86,14 +88,18 @@ pub struct Core {
 }
 
 /// Builds the proxy and opens its store. With `following`, the proxy reloads its configuration when
-/// it changes.
+/// it changes. `extensions` replace configured parts.
 ///
 /// # Errors
 ///
 /// Returns the error of opening a resource, or of an unusable configuration.
-pub async fn build(config: &Config, following: Option<ReloadSource>) -> anyhow::Result<Core> {
+pub async fn build(
+    config: &Config,
+    following: Option<ReloadSource>,
+    extensions: Extensions,
+) -> anyhow::Result<Core> {
     let run = RunId::new(SystemClock.now(), entropy()?);
-    let base = Foundation::open(config, run).await?;
+    let base = Foundation::open(config, run, extensions).await?;
 
     // The upstreams come first: without a usable one, nothing else is needed.
     let upstreams = Arc::new(upstreams_from(&base)?);
@@ -105,7 +111,7 @@ pub async fn build(config: &Config, following: Option<ReloadSource>) -> anyhow::
     base.telemetry.feed.know_sessions(recorder.known_sessions());
     let experiments = experiments_from(&base).await?;
     let experiments = experiments.as_ref();
-    let (next_tools, learning) = learning_from(&base, experiments).unzip();
+    let (next_tools, learning) = learning_from(&base, experiments)?.unzip();
     let search = search_from(&base, next_tools.as_ref(), experiments)?;
     let weights = weights_from(&base);
     let recommender = recommender_from(&base, search.as_ref(), &recorder, &weights, experiments)?;
@@ -253,13 +259,18 @@ pub struct Running {
 }
 
 /// Builds the proxy and serves it over HTTP. With `following`, the proxy reloads its configuration.
+/// `extensions` replace configured parts.
 ///
 /// # Errors
 ///
 /// Returns the errors of [`build`], and the error of binding the address.
-pub async fn start(config: Config, following: Option<ReloadSource>) -> anyhow::Result<Running> {
+pub async fn start(
+    config: Config,
+    following: Option<ReloadSource>,
+    extensions: Extensions,
+) -> anyhow::Result<Running> {
     // The future of the whole composition is large.
-    let core = Box::pin(build(&config, following)).await?;
+    let core = Box::pin(build(&config, following, extensions)).await?;
     let options = HttpOptions {
         address: config.listen.address,
         admission: admission_from(&config.listen),

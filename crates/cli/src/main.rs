@@ -2,9 +2,7 @@
 
 use std::process::ExitCode;
 
-use clap::Parser;
-use riglm_cli::args::Cli;
-use riglm_cli::{commands, exit};
+use riglm_cli::compose::Extensions;
 
 /// An allocator for memory that is often allocated on one thread and freed on another, as messages
 /// are.
@@ -12,12 +10,5 @@ use riglm_cli::{commands, exit};
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 fn main() -> ExitCode {
-    let cli = match Cli::try_parse().and_then(Cli::validate) {
-        Ok(cli) => cli,
-        Err(error) => return exit::refuse(&error),
-    };
-    match commands::run(cli) {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(error) => exit::report(&error),
-    }
+    riglm_cli::main_with(Extensions::default())
 }

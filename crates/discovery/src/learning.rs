@@ -8,6 +8,7 @@
 
 mod allowance;
 mod arms;
+mod external_advice;
 mod learner;
 mod next_tools;
 #[cfg(any(test, feature = "testing"))]
@@ -17,6 +18,7 @@ mod shared_learner;
 mod task;
 
 pub use arms::{ArmPredictor, MAX_ARM_PREDICTORS};
+pub use external_advice::{AdviceCounts, ExternalAdviser, advise};
 pub use learner::idle_gap;
 pub use next_tools::{
     Fallback, Intent, NextTool, NextTools, NextToolsOptions, Prediction, SessionView,

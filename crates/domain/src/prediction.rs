@@ -80,6 +80,7 @@
 //! assert_eq!(covered[2..], [1.0, 1.0]);
 //! ```
 
+mod advice;
 mod aging;
 mod confidence;
 mod context_node;
@@ -102,9 +103,11 @@ mod selection;
 mod session_history;
 mod softmax;
 mod tables;
+mod tool_counts;
 mod view;
 mod vocabulary;
 
+pub use advice::Advice;
 pub use confidence::{
     Confidence, ConfidenceBand, ConfidenceBands, ConfidenceMeasure, similarity_confidence,
 };
@@ -117,4 +120,5 @@ pub use predictor_name::{PredictorName, PredictorSetError};
 pub use predictor_set::PredictorSet;
 pub use selection::{Selection, SelectionContext};
 pub use session_history::{ClientKey, SessionHistory, TextEvidence};
+pub use tool_counts::ToolCounts;
 pub use vocabulary::{ToolIx, Vocabulary};

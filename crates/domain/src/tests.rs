@@ -221,7 +221,8 @@ fn names_of_predictions_and_searches_are_stable() {
             "context_knn",
             "text",
             "time",
-            "client"
+            "client",
+            "external"
         ]
     );
     assert_eq!(

@@ -13,6 +13,8 @@ mod predictor_forecaster;
 mod session;
 
 pub use driver::{PredictorReport, ReplayOptions, ReplayReport, replay};
-pub use forecaster::{CallContext, Forecaster, ObservedCall, ReplayedPredictor, SessionContext};
+pub use forecaster::{
+    AskExternal, CallContext, Forecaster, ObservedCall, ReplayedPredictor, SessionContext,
+};
 pub use history::{ReplayHistory, history_catalog};
 pub use session::{ReplayCall, ReplayCatalog, ReplaySession, ReplayTool, SessionSource};

@@ -473,3 +473,39 @@ macro_rules! predictor_contract {
         )*
     };
 }
+
+/// Expands to a module with one test for each clause of an external predictor
+/// ([`conformance`](crate::external_predictor::conformance)).
+///
+/// `$fresh` is a future of a `Box<dyn ExternalPredictor>`.
+#[macro_export]
+macro_rules! external_predictor_contract {
+    ($(#[$attribute:meta])* $module:ident, $fresh:expr) => {
+        mod $module {
+            use super::*;
+
+            $crate::external_predictor_contract!(@clauses [$(#[$attribute])*] $fresh; [
+                each_tool_has_a_score: EachToolHasAScore,
+                equal_requests_get_equal_scores: EqualRequestsGetEqualScores,
+                a_request_without_tools_gets_no_scores: ARequestWithoutToolsGetsNoScores,
+                requests_at_the_same_time_get_their_own_scores: RequestsAtTheSameTimeGetTheirOwnScores,
+                any_names_are_accepted: AnyNamesAreAccepted,
+                any_counts_are_accepted: AnyCountsAreAccepted,
+                the_largest_request_gets_its_scores: TheLargestRequestGetsItsScores,
+                a_dropped_request_disturbs_no_other: ADroppedRequestDisturbsNoOther,
+            ]);
+        }
+    };
+    (@clauses $attributes:tt $fresh:expr; [$($clause:ident: $variant:ident,)*]) => {
+        $($crate::external_predictor_contract!(@clause $attributes $fresh; $clause: $variant);)*
+    };
+    (@clause [$(#[$attribute:meta])*] $fresh:expr; $clause:ident: $variant:ident) => {
+        #[tokio::test]
+        $(#[$attribute])*
+        async fn $clause() {
+            let predictor = $fresh.await;
+            let clause = $crate::external_predictor::conformance::Clause::$variant;
+            clause.check(&*predictor).await.unwrap();
+        }
+    };
+}

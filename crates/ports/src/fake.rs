@@ -3,6 +3,7 @@
 
 mod client;
 mod clock;
+mod external_predictor;
 mod predictor;
 mod reranker;
 mod store;
@@ -12,6 +13,7 @@ mod word_counter;
 
 pub use client::RecordingClient;
 pub use clock::ManualClock;
+pub use external_predictor::FakeExternalPredictor;
 pub use predictor::FailingPredictor;
 pub use reranker::{RerankScript, ScriptedReranker};
 pub use store::MemoryStore;

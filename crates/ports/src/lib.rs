@@ -2,7 +2,8 @@
 //!
 //! - [`upstream`] and [`downstream`]: connections to servers, and the link to a client.
 //! - [`analytics`]: the store of records, one repository for each aggregate, and the journal.
-//! - [`predictor`], [`encoder`], [`reranker`], [`query_expander`], [`token_counter`]: models.
+//! - [`predictor`], [`external_predictor`], [`encoder`], [`reranker`], [`query_expander`],
+//!   [`token_counter`]: models.
 //!   [`model_call`] has the result of a request to a language model.
 //! - [`list_policy`] and [`authenticator`]: decisions that the configuration selects.
 //! - [`observer`] and [`tracer`]: events and spans for operators.
@@ -43,6 +44,7 @@ pub mod clock;
 pub mod contract;
 pub mod downstream;
 pub mod encoder;
+pub mod external_predictor;
 #[cfg(feature = "fake")]
 pub mod fake;
 pub mod list_policy;

@@ -174,7 +174,7 @@ use jiff::Timestamp;
 use riglm_domain::catalog::tool::ToolRef;
 use riglm_domain::prediction::{
     Explanation, Forecast, LearningScope, MaintenanceReport, SessionHistory, SnapshotError,
-    TextEvidence, ToolIx, Vocabulary,
+    TextEvidence, ToolCounts, ToolIx, Vocabulary,
 };
 
 /// Predicts the next tool call from learned state. It keeps the [promises](self#promises) of the
@@ -202,6 +202,13 @@ pub trait Predictor: Send + Sync + fmt::Debug {
     /// Returns the similarities of the ten most similar earlier texts of the principal, from 0 to
     /// 1.
     fn similarities(&self, history: &SessionHistory, text: &TextEvidence) -> Vec<f64>;
+
+    /// Returns the learned counts of these tools in the situation of a session, in their order, for
+    /// an [external predictor](crate::external_predictor). Zeros if the predictor has no counts.
+    fn counts(&self, history: &SessionHistory, tools: &[ToolIx]) -> Vec<ToolCounts> {
+        let _ = history;
+        vec![ToolCounts::default(); tools.len()]
+    }
 }
 
 /// A predictor that learns from each call. It keeps the [promises](self#promises) of the module.

@@ -1,10 +1,13 @@
 //! The configuration section `prediction`.
 
 use riglm_domain::prediction::{
-    ConfidenceBands, ConfidenceMeasure, ExpertSet, PredictorName, PredictorSet,
+    ConfidenceBands, ConfidenceMeasure, Expert, ExpertSet, PredictionMethod, PredictorName,
+    PredictorSet,
 };
 use serde::{Deserialize, Serialize};
 use validator::{Validate, ValidationError};
+
+use crate::external::{ExternalRole, PredictorChoice};
 
 /// Thresholds between the bands of confidence.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize, Validate)]
@@ -27,8 +30,8 @@ pub struct BandsConfig {
 pub struct PredictionConfig {
     /// Whether recorded calls are learned.
     pub enabled: bool,
-    /// Method of predicting the next tool.
-    pub predictor: PredictorName,
+    /// Method of predicting the next tool: a name, or a table of an external predictor.
+    pub predictor: PredictorChoice,
     /// Parts of `mix`. Empty means all.
     #[validate(custom(function = "check_experts"))]
     pub experts: Vec<PredictorName>,
@@ -54,13 +57,30 @@ impl PredictionConfig {
         if self.experts.is_empty() {
             return ExpertSet::ALL;
         }
-        ExpertSet::from_names(&self.experts)
+        let named = ExpertSet::from_names(&self.experts);
+        if self.predictor.external().is_some() {
+            named.with(Expert::External)
+        } else {
+            named
+        }
+    }
+
+    /// Returns the method of the predictor.
+    #[must_use]
+    pub fn method(&self) -> PredictionMethod {
+        match &self.predictor {
+            PredictorChoice::Named(name) => name.method(),
+            PredictorChoice::External(external) => match external.role {
+                ExternalRole::Expert => PredictionMethod::Mix,
+                ExternalRole::Alone => PredictionMethod::Advice,
+            },
+        }
     }
 
     /// Returns the predictor set of the section.
     #[must_use]
     pub fn predictors(&self) -> PredictorSet {
-        PredictorSet::new(self.predictor.method(), self.experts())
+        PredictorSet::new(self.method(), self.experts())
     }
 
     /// Returns the section with another predictor set, and with the other values unchanged.
@@ -75,7 +95,7 @@ impl PredictionConfig {
         let is_whole = set.experts() == ExpertSet::ALL;
         let parts = PredictorName::ALL.iter().copied().filter(is_part);
         Self {
-            predictor: predictor.unwrap_or_default(),
+            predictor: PredictorChoice::Named(predictor.unwrap_or_default()),
             experts: parts.filter(|_| !is_whole).collect(),
             ..self.clone()
         }
@@ -85,10 +105,13 @@ impl PredictionConfig {
     /// settings have another name and are not used.
     #[must_use]
     pub fn model(&self) -> String {
+        let predictor = match &self.predictor {
+            PredictorChoice::Named(name) => name.to_string(),
+            PredictorChoice::External(external) => external.id(),
+        };
         let experts = self.experts.iter().map(|expert| expert.as_str());
         format!(
-            "next tool: {} {:?}, half-life {} days",
-            self.predictor,
+            "next tool: {predictor} {:?}, half-life {} days",
             experts.collect::<Vec<_>>(),
             self.half_life_days
         )
@@ -121,7 +144,7 @@ impl Default for PredictionConfig {
     fn default() -> Self {
         Self {
             enabled: true,
-            predictor: PredictorName::Mix,
+            predictor: PredictorChoice::default(),
             experts: Vec::new(),
             half_life_days: 30.0,
             confidence: ConfidenceMeasure::Mass,
@@ -193,7 +216,8 @@ mod tests {
         for &name in PredictorName::ALL {
             let set = PredictorSet::from_names(&[name]).unwrap();
             let of_arm = section.with_predictors(set);
-            assert_eq!((of_arm.predictor, &*of_arm.experts), (name, &[][..]));
+            assert_eq!(of_arm.predictor, PredictorChoice::Named(name));
+            assert!(of_arm.experts.is_empty());
             assert_eq!(of_arm.predictors(), set);
         }
         assert_eq!(PredictorSet::from_names(&[Mix]), Ok(section.predictors()));
@@ -201,8 +225,8 @@ mod tests {
         assert_eq!(PredictorSet::from_names(&[Markov, Server]), Ok(mixed));
         let of_arm = section.with_predictors(mixed);
         assert_eq!(
-            (of_arm.predictor, &*of_arm.experts),
-            (Mix, &[Markov, Server][..])
+            (of_arm.predictor.clone(), &*of_arm.experts),
+            (PredictorChoice::Named(Mix), &[Markov, Server][..])
         );
         assert_eq!(of_arm.predictors(), mixed);
         assert_eq!(PredictorSet::from_names(&[]), Err(PredictorSetError::Empty));
@@ -226,6 +250,9 @@ mod tests {
             r#"{"predictor":"markov"}"#,
             r#"{"experts":["markov","server"]}"#,
             r#"{"experts":["markov"]}"#,
+            r#"{"predictor":{"command":["a"]}}"#,
+            r#"{"predictor":{"command":["b"]}}"#,
+            r#"{"predictor":{"command":["b"],"role":"alone"}}"#,
         ]
         .map(|json| config(json).model())
         .to_vec();

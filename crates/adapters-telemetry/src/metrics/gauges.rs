@@ -28,6 +28,8 @@ pub struct Readings {
     pub n_learned: u64,
     /// The number of failures of the predictor since the start.
     pub n_predictor_failures: u64,
+    /// The requests to the external predictor; `None` without one.
+    pub external_predictor: Option<ExternalPredictorReading>,
     /// The share of hidden tools, out of the ones predicted to be needed, for which clients
     /// searched; `None` if none was needed yet.
     pub share_sought: Option<f64>,
@@ -55,6 +57,15 @@ pub struct RecordingReading {
     pub waiting_bytes: u64,
     /// The number of lost records since the start.
     pub n_dropped: u64,
+}
+
+/// The requests to an external predictor since the start.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ExternalPredictorReading {
+    /// The number of answers in time.
+    pub n_answers: u64,
+    /// The number of requests without an answer in time.
+    pub n_failures: u64,
 }
 
 /// The current values of an encoder.
@@ -189,6 +200,17 @@ pub(super) fn register_gauges(meter: &Meter, moment: &Arc<Scrape>) {
         "riglm_predictor_failures",
         "Failures of the predictor since the start.",
         |read| Some(read.n_predictor_failures),
+    );
+    total(
+        "riglm_external_predictor_answers",
+        "Answers of the external predictor in time since the start; absent without one.",
+        |read| read.external_predictor.map(|external| external.n_answers),
+    );
+    total(
+        "riglm_external_predictor_failures",
+        "Requests to the external predictor without an answer in time since the start; absent \
+         without one.",
+        |read| read.external_predictor.map(|external| external.n_failures),
     );
     gauge(
         "riglm_hidden_tools_sought_ratio",

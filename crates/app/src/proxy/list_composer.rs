@@ -127,7 +127,7 @@ impl ListComposer<'_> {
             .shared
             .stated_intent(session.row, session.key, request.now);
         request.stated = stated.as_ref();
-        lists.forecast(&request, catalog, limit)
+        lists.forecast(&request, catalog, limit).await
     }
 
     /// Returns the known intent of the session and the fit of each tool to it.

@@ -50,7 +50,7 @@ pub(super) fn review_list(session: &Arc<ClientSession>, session_key: SessionKey,
             shared.stated_intent(client_context.session_id(shared).await, session_key, now);
         ask.stated = stated.as_ref();
         let is_found = |tool: &_| client_context.search.has_found(session_key, tool);
-        if lists.has_changed(&ask, is_found) && !session.is_closed() {
+        if lists.has_changed(&ask, is_found).await && !session.is_closed() {
             notify_tools_changed(&session, &[]);
         }
     });

@@ -64,8 +64,12 @@ impl ConformalLists {
             scope.state.lock().chosen_for = Some(Arc::clone(context));
         }
         let has_learned = self.predictor.has_learned();
-        let prediction = has_learned.then(|| self.predictor.predict_for_list(request, catalog));
-        let Some(prediction) = prediction.flatten() else {
+        let prediction = if has_learned {
+            self.predictor.predict_for_list(request, catalog).await
+        } else {
+            None
+        };
+        let Some(prediction) = prediction else {
             let kept = used_tools(scope, request);
             let chosen = self.selector.choose(inputs, &kept).await;
             let epoch = Arc::new(new_epoch(scope, inputs, 1, &chosen));

@@ -90,12 +90,13 @@ impl Lists {
     /// Returns the prediction for a client with the `limit` most likely tools of the catalog;
     /// `None` without a prediction.
     #[must_use]
-    pub fn forecast(
+    pub async fn forecast(
         &self,
         request: &ListRequest<'_>,
         catalog: &Arc<Catalog>,
         limit: usize,
     ) -> Option<ListForecast> {
+        self.predictor.consult(request, catalog).await;
         let prediction = self.predictor.predict(request, catalog)?;
         let shown = self.shown_list(request);
         let tools = catalog.tools();

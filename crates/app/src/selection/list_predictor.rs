@@ -44,12 +44,23 @@ impl ListPredictor {
         prediction.fallback.is_none().then_some(prediction)
     }
 
+    /// Asks the external predictor, if there is one, so that a prediction for the same request uses
+    /// its scores.
+    pub(super) async fn consult(&self, request: &ListRequest<'_>, catalog: &Catalog) {
+        if let Some(next_tools) = &self.0 {
+            next_tools
+                .consult(&session_view(request), &refs(catalog))
+                .await;
+        }
+    }
+
     /// Returns the prediction for a list that is shown, and notes the exposure to the experiment.
-    pub(super) fn predict_for_list(
+    pub(super) async fn predict_for_list(
         &self,
         request: &ListRequest<'_>,
         catalog: &Catalog,
     ) -> Option<Prediction> {
+        self.consult(request, catalog).await;
         let prediction = self.predict(request, catalog)?;
         if let Some(next_tools) = &self.0 {
             next_tools.record_exposure(&session_view(request));

@@ -84,7 +84,7 @@ impl Lists {
     /// `is_known` returns whether an earlier answer already named the tool to the client. Only
     /// clients that then request the list get another one; for others a list never changes within
     /// an epoch.
-    pub fn has_changed(
+    pub async fn has_changed(
         &self,
         request: &ListRequest<'_>,
         is_known: impl Fn(&ToolRef) -> bool,
@@ -106,7 +106,8 @@ impl Lists {
             return false;
         }
         let catalog = Arc::clone(shown.catalog());
-        let Some(prediction) = self.predictor.predict_for_list(request, &catalog) else {
+        let prediction = self.predictor.predict_for_list(request, &catalog).await;
+        let Some(prediction) = prediction else {
             return false;
         };
         let ranked = ranking(&prediction);

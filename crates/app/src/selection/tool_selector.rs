@@ -182,7 +182,8 @@ impl ToolSelector {
                 },
             };
         }
-        let Some(prediction) = self.predictor.predict_for_list(request, catalog) else {
+        let prediction = self.predictor.predict_for_list(request, catalog).await;
+        let Some(prediction) = prediction else {
             return self.frequent_or_pool(inputs, &candidates, size).await;
         };
         let mut ranked = ranking(&prediction);

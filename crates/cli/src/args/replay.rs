@@ -24,9 +24,10 @@ pub struct ReplayArgs {
     #[arg(long)]
     pub unseen_tasks: bool,
     /// Predictor, named as in the configuration; may be given several times. Lists are made from
-    /// the predictions of the first one [default: mix, cooccurrence and frequency]
+    /// the predictions of the first one; `external` is the external predictor of the configuration
+    /// [default: mix, cooccurrence and frequency]
     #[arg(long, value_name = "NAME", value_parser = predictor)]
-    pub predictor: Vec<PredictorName>,
+    pub predictor: Vec<PredictorToReplay>,
     /// List policy: live (the default of the proxy), static, static+inline, rerank, sticky, or
     /// conformal-N to cover N % of the calls; may be given several times [default: all, with 80,
     /// 90, 95 and 98 %]
@@ -44,6 +45,9 @@ pub struct ReplayArgs {
     #[arg(long = "json", action = ArgAction::SetTrue, value_parser = OutputFormat::parser())]
     pub format: OutputFormat,
 }
+
+/// The name of the external predictor of the configuration.
+const EXTERNAL: &str = "external";
 
 /// The source of the sessions: files or the database.
 #[derive(Clone, Debug, Args)]
@@ -64,14 +68,28 @@ pub struct ReplayInput {
     pub lenient: bool,
 }
 
+/// A predictor to replay.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PredictorToReplay {
+    /// A predictor of riglm.
+    Named(PredictorName),
+    /// The external predictor of the configuration.
+    External,
+}
+
 /// No predictor has the name.
 #[derive(Clone, Debug, thiserror::Error)]
 #[error("expected one of {0}")]
 struct UnknownPredictor(String);
 
-fn predictor(name: &str) -> Result<PredictorName, UnknownPredictor> {
-    name.parse().map_err(|_| {
-        let names: Vec<&str> = PredictorName::ALL.iter().map(|it| it.as_str()).collect();
+fn predictor(name: &str) -> Result<PredictorToReplay, UnknownPredictor> {
+    if name == EXTERNAL {
+        return Ok(PredictorToReplay::External);
+    }
+    let named = name.parse().map(PredictorToReplay::Named);
+    named.map_err(|_| {
+        let names = PredictorName::ALL.iter().map(|it| it.as_str());
+        let names: Vec<&str> = names.chain([EXTERNAL]).collect();
         UnknownPredictor(names.join(", "))
     })
 }

@@ -10,6 +10,7 @@ use riglm_domain::usage::invocation::Outcome;
 use riglm_ports::analytics::{InvocationFilter, InvocationRepository as _, SessionRepository as _};
 
 use super::{calls, sessions};
+use crate::compose::Extensions;
 use crate::config::{Config, Environment, Overrides, ProcessEnv, load};
 use crate::demo::{DemoClient, DemoServer, ExpectedResult, drive, script};
 use crate::output::{print, printable};
@@ -27,7 +28,7 @@ pub(super) async fn run() -> anyhow::Result<()> {
     let directory = tempfile::tempdir().context("failed to create a temporary directory")?;
     let config = config_in(directory.path())?;
     telemetry::start(&config.logging);
-    let running = compose::start(config.clone(), None)
+    let running = compose::start(config.clone(), None, Extensions::default())
         .await
         .context("failed to start the proxy")?;
     let shown = show_all(&running.mcp_url()).await;

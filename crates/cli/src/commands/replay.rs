@@ -1,6 +1,7 @@
 //! `riglm replay`: evaluation of predictors and list policies on recorded calls.
 
 mod catalog;
+mod external;
 mod lines;
 mod report;
 mod sessions;
@@ -23,22 +24,22 @@ use riglm_evaluation::simulation::{SimulatedOptions, SimulatedPolicy};
 
 use self::report::ReplayResult;
 use self::sessions::SessionFile;
-use crate::args::ReplayArgs;
+use crate::args::{PredictorToReplay, ReplayArgs};
 use crate::compose::{answer_size, words};
 use crate::config::Config;
 use crate::exit::WrongUsage;
 use crate::output::{note, print};
 
 /// The default predictors to replay: the default of the proxy, and two to compare it with.
-const PREDICTORS: [PredictorName; 3] = [
-    PredictorName::Mix,
-    PredictorName::Cooccurrence,
-    PredictorName::Frequency,
+const PREDICTORS: [PredictorToReplay; 3] = [
+    PredictorToReplay::Named(PredictorName::Mix),
+    PredictorToReplay::Named(PredictorName::Cooccurrence),
+    PredictorToReplay::Named(PredictorName::Frequency),
 ];
 
 /// Replays sessions of files or of the store, and prints the results.
 pub(super) async fn run(config: &Config, arguments: &ReplayArgs) -> anyhow::Result<()> {
-    let options = options(config, arguments);
+    let options = options(config, arguments)?;
     let started = Instant::now();
     let input = &arguments.input;
     if input.catalog.is_none() && !input.from_store {
@@ -91,18 +92,18 @@ pub(super) fn empty() -> serde_json::Value {
 }
 
 /// Returns the options of the replay. Predictors and lists follow the configuration.
-fn options(config: &Config, arguments: &ReplayArgs) -> ReplayOptions {
+fn options(config: &Config, arguments: &ReplayArgs) -> anyhow::Result<ReplayOptions> {
     let predictors = given_or_all(&arguments.predictor, &PREDICTORS);
-    ReplayOptions {
+    Ok(ReplayOptions {
         predictors: (predictors.into_iter())
             .map(|name| predictor(name, &config.prediction))
-            .collect(),
+            .collect::<anyhow::Result<_>>()?,
         policies: given_or_all(&arguments.policy, &SimulatedPolicy::DEFAULT),
         lists: lists(config, arguments),
         words: words(config),
         with_query: !arguments.no_query,
         unseen_tasks: arguments.unseen_tasks,
-    }
+    })
 }
 
 /// Returns the options of lists: from the configuration, overridden by the arguments.
@@ -121,9 +122,17 @@ fn lists(config: &Config, arguments: &ReplayArgs) -> SimulatedOptions {
     }
 }
 
-fn predictor(name: PredictorName, config: &PredictionConfig) -> ReplayedPredictor {
+fn predictor(
+    chosen: PredictorToReplay,
+    config: &PredictionConfig,
+) -> anyhow::Result<ReplayedPredictor> {
     let config = config.clone();
-    ReplayedPredictor::of(name.as_str(), move || predictor_named(name, &config))
+    match chosen {
+        PredictorToReplay::Named(name) => Ok(ReplayedPredictor::of(name.as_str(), move || {
+            predictor_named(name, &config)
+        })),
+        PredictorToReplay::External => external::predictor(config),
+    }
 }
 
 /// Returns the given values without duplicates, or all values if none is given.

@@ -12,7 +12,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::sighup::Hangup;
 use super::start_notes::StartNotes;
-use crate::compose::{self, ReloadSource};
+use crate::compose::{self, Extensions, ReloadSource};
 use crate::config::{Downstream, LoadedConfig, Watch};
 
 /// Serves until SIGTERM, SIGINT, the end of its terminal or, over standard input and output, the
@@ -21,7 +21,11 @@ use crate::config::{Downstream, LoadedConfig, Watch};
 /// # Errors
 ///
 /// Returns the error of starting the proxy or of reading standard input.
-pub(super) async fn run(loaded: LoadedConfig, watch: Watch) -> anyhow::Result<()> {
+pub(super) async fn run(
+    loaded: LoadedConfig,
+    watch: Watch,
+    extensions: Extensions,
+) -> anyhow::Result<()> {
     let watched = "failed to watch for signals";
     let mut terminate = signal(SignalKind::terminate()).context(watched)?;
     let mut interrupt = signal(SignalKind::interrupt()).context(watched)?;
@@ -44,7 +48,7 @@ pub(super) async fn run(loaded: LoadedConfig, watch: Watch) -> anyhow::Result<()
     });
     match config.downstream {
         Downstream::Http => {
-            let running = compose::start(config.clone(), following).await?;
+            let running = compose::start(config.clone(), following, extensions).await?;
             let notes = StartNotes {
                 config: &config,
                 file: file.as_deref(),
@@ -57,7 +61,7 @@ pub(super) async fn run(loaded: LoadedConfig, watch: Watch) -> anyhow::Result<()
             Ok(())
         }
         Downstream::Stdio => {
-            let core = compose::build(&config, following).await?;
+            let core = compose::build(&config, following, extensions).await?;
             let notes = StartNotes {
                 config: &config,
                 file: file.as_deref(),

@@ -13,6 +13,7 @@ use riglm_ports::token_counter::TokenCounter;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
+use super::extensions::Extensions;
 use super::recording::storage_from;
 use super::telemetry::Telemetry;
 use crate::config::Config;
@@ -20,6 +21,8 @@ use crate::config::Config;
 /// The configuration and the shared parts that most others need.
 pub(super) struct Foundation<'a> {
     pub(super) config: &'a Config,
+    /// The parts that replace configured ones.
+    pub(super) extensions: Extensions,
     /// The store of recorded data; `None` with recording off.
     pub(super) storage: Option<Arc<Storage>>,
     pub(super) clock: Arc<dyn Clock>,
@@ -34,10 +37,15 @@ pub(super) struct Foundation<'a> {
 
 impl<'a> Foundation<'a> {
     /// Opens the store for the run of this process.
-    pub(super) async fn open(config: &'a Config, run: RunId) -> anyhow::Result<Self> {
+    pub(super) async fn open(
+        config: &'a Config,
+        run: RunId,
+        extensions: Extensions,
+    ) -> anyhow::Result<Self> {
         let clock: Arc<dyn Clock> = Arc::new(SystemClock);
         Ok(Self {
             config,
+            extensions,
             storage: storage_from(config, run, &*clock).await?,
             counter: Arc::new(CachedTokenCounter::new(Arc::new(O200kTokenCounter))),
             telemetry: Telemetry::new(Arc::clone(&clock))?,

@@ -2,26 +2,37 @@
 
 use std::sync::Arc;
 
+use anyhow::Context as _;
 use riglm_adapters_http::{Learning as ControlLearning, LearningCondition, LearningHealth};
+use riglm_adapters_prediction::external::{ExternalConfig, external_predictor_from};
 use riglm_adapters_prediction::{PredictionConfig, predictor_from};
 use riglm_discovery::experiments::Experiments;
 use riglm_discovery::learning::{
-    ArmPredictor, LearningStores, LearningTask, NextTools, NextToolsOptions,
+    ArmPredictor, ExternalAdviser, LearningStores, LearningTask, NextTools, NextToolsOptions,
 };
 
+use super::extensions::{Extensions, PredictorFactory};
 use super::foundation::Foundation;
 
 /// Returns the predictor, and the task that trains it; `None` if prediction is off or nothing is
 /// stored.
+///
+/// # Errors
+///
+/// Returns the error of an external predictor that cannot be used.
 pub(super) fn learning_from(
     base: &Foundation<'_>,
     experiments: Option<&Arc<Experiments>>,
-) -> Option<(Arc<NextTools>, LearningTask)> {
+) -> anyhow::Result<Option<(Arc<NextTools>, LearningTask)>> {
     let config = &base.config.prediction;
-    let store = base.store().filter(|_| config.enabled)?;
+    let Some(store) = base.store().filter(|_| config.enabled) else {
+        return Ok(None);
+    };
     let options = next_tools_options(config);
-    let next_tools = NextTools::new(predictor_from(config), options)
-        .with_arms(arm_predictors(config, experiments), experiments.cloned());
+    let PredictorFactory { model, make } = predictor_factory(config, &base.extensions);
+    let next_tools = NextTools::new(make(), options)
+        .with_arms(arm_predictors(config, experiments), experiments.cloned())
+        .with_external(adviser(config, &base.extensions)?);
     let next_tools = Arc::new(next_tools);
     let stores = LearningStores {
         calls: Arc::clone(&store) as _,
@@ -31,12 +42,45 @@ pub(super) fn learning_from(
         snapshots: Arc::clone(&store) as _,
         changes: store,
     };
-    let model = config.model();
-    let config = config.clone();
-    let make = move || predictor_from(&config);
     let clock = Arc::clone(&base.clock);
+    let make = move || make();
     let task = LearningTask::new(stores, clock, Arc::clone(&next_tools), model, make);
-    Some((next_tools, task))
+    Ok(Some((next_tools, task)))
+}
+
+/// Returns the factory of the default predictor.
+fn predictor_factory(config: &PredictionConfig, extensions: &Extensions) -> PredictorFactory {
+    if let Some(factory) = &extensions.predictor {
+        return factory.clone();
+    }
+    let external = extensions.external_predictor.as_ref();
+    let external = external.map(|external| format!(", external {}", external.name()));
+    let model = format!("{}{}", config.model(), external.unwrap_or_default());
+    let config = config.clone();
+    PredictorFactory {
+        model,
+        make: Arc::new(move || predictor_from(&config)),
+    }
+}
+
+/// Returns the external predictor: that of the extensions, else the configured one.
+fn adviser(
+    config: &PredictionConfig,
+    extensions: &Extensions,
+) -> anyhow::Result<Option<ExternalAdviser>> {
+    let configured = config.predictor.external();
+    let predictor = match (&extensions.external_predictor, configured) {
+        (Some(given), _) => Arc::clone(given),
+        (None, Some(external)) => {
+            external_predictor_from(external).context("prediction.predictor")?
+        }
+        (None, None) => return Ok(None),
+    };
+    Ok(Some(ExternalAdviser {
+        predictor,
+        deadline: configured.map_or(ExternalConfig::DEADLINE, |external| external.deadline),
+        sends_text: configured.is_some_and(|external| external.send_text),
+    }))
 }
 
 /// Returns the predictors of experiment arms that differ from that of the configuration.

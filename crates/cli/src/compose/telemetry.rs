@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use riglm_adapters_storage::Storage;
 use riglm_adapters_telemetry::{
-    EncoderReading, Metrics, Readings, RecordingReading, UpstreamReading,
+    EncoderReading, ExternalPredictorReading, Metrics, Readings, RecordingReading, UpstreamReading,
 };
 use riglm_app::control::events::{EventFeed, Observers};
 use riglm_app::proxy::Proxy;
@@ -79,6 +79,12 @@ impl ReadingSources {
                 .collect(),
             n_learned: next_tools.map_or(0, |next_tools| next_tools.n_learned()),
             n_predictor_failures: next_tools.map_or(0, |next_tools| next_tools.n_failed()),
+            external_predictor: next_tools
+                .and_then(|next_tools| next_tools.advice_counts())
+                .map(|counts| ExternalPredictorReading {
+                    n_answers: counts.answers,
+                    n_failures: counts.failures,
+                }),
             share_sought: next_tools.and_then(|next_tools| next_tools.share_sought()),
         }
     }

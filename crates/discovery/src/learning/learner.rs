@@ -17,6 +17,7 @@ use riglm_ports::predictor::{self, Predictor};
 use serde::{Deserialize, Serialize};
 
 use super::allowance::Allowance;
+use super::external_advice::{AdviceRequest, NamedScores};
 
 // A longer pause begins another session. Of the fixed gaps tried, this one separates the calls of a
 // real proxy best.
@@ -42,7 +43,7 @@ pub(super) const MAX_DELAY: SignedDuration = SignedDuration::from_secs(10);
 const MAX_OPEN: usize = 10_000;
 
 // The format of the learner's part of a snapshot, without the predictor's.
-const FORMAT: u32 = 2;
+const FORMAT: u32 = 3;
 
 // The number of most likely tools that a search may return from. Lists of the tracked sizes and the
 // answers of a session have fewer.
@@ -272,12 +273,47 @@ impl Learner {
         }
     }
 
+    /// Returns the request for the advice of an external predictor before a call that is new and
+    /// will be learned.
+    pub(super) fn advice_request(&self, call: &PastCall, now: Timestamp) -> Option<AdviceRequest> {
+        let is_learned = self.is_new(call) && call.continues.is_none();
+        if !is_learned || !self.is_known(&call.tool_ref()) {
+            return None;
+        }
+        let at = call.started_at.min(now);
+        let history = self.history(&call.session_key(), at).cloned();
+        let mut history = history.unwrap_or_else(|| SessionHistory::new(client_key(call)));
+        history.set_time(at);
+        let vocabulary = self.predictor.vocabulary();
+        let known = self.known.iter().filter_map(|slot| vocabulary.tool(*slot));
+        let known: Vec<ToolRef> = known.cloned().collect();
+        let client = call.client.as_deref().unwrap_or_default();
+        Some(AdviceRequest::new(
+            &*self.predictor,
+            &history,
+            &known,
+            client,
+        ))
+    }
+
     /// Learns from a call, unless it was read before. `said` is the text before the call, if there
     /// is one. A call with a time in the future counts as one of now.
     pub(super) fn learn_call(
         &mut self,
         call: &PastCall,
         said: Option<PrecedingText<'_>>,
+        now: Timestamp,
+    ) {
+        self.learn_advised_call(call, said, None, now);
+    }
+
+    /// Learns like [`Self::learn_call`]. `advice` has the scores that an external predictor gave
+    /// before the call.
+    pub(super) fn learn_advised_call(
+        &mut self,
+        call: &PastCall,
+        said: Option<PrecedingText<'_>>,
+        advice: Option<&NamedScores>,
         now: Timestamp,
     ) {
         if !self.is_new(call) {
@@ -334,6 +370,8 @@ impl Learner {
         }
         open.last_call = open.last_call.max(at);
         open.history.set_time(at);
+        let advice = advice.and_then(|scores| scores.advice(self.predictor.vocabulary()));
+        open.history.set_advice(advice);
         self.try_lists(&mut open, slot, is_first);
         (self.predictor).learn(
             &mut open.history,

@@ -1,6 +1,7 @@
 //! Prediction of the next tools of a session.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -21,6 +22,7 @@ use riglm_domain::usage::invocation::SessionKey;
 use riglm_ports::predictor::{self, Predictor};
 
 use super::arms::{ArmLearner, ArmPredictor, MAX_ARM_PREDICTORS};
+use super::external_advice::{AdviceCounts, AdviceRequest, ExternalAdvice, ExternalAdviser};
 use super::learner::{Learner, Origin};
 use super::session_calls::{CallKey, SessionCalls};
 use super::shared_learner::SharedLearner;
@@ -144,6 +146,7 @@ pub struct NextTools {
     learner: SharedLearner,
     of_arms: Vec<ArmLearner>,
     experiments: Option<Arc<Experiments>>,
+    external: Option<ExternalAdvice>,
     sessions: SessionCalls,
     options: ArcSwap<NextToolsOptions>,
     is_ready: AtomicBool,
@@ -160,6 +163,7 @@ impl NextTools {
             learner: SharedLearner::new(Learner::new(predictor, Origin::default())),
             of_arms: Vec::new(),
             experiments: None,
+            external: None,
             sessions: SessionCalls::default(),
             options: ArcSwap::from_pointee(options),
             is_ready: AtomicBool::new(false),
@@ -181,6 +185,15 @@ impl NextTools {
         Self {
             of_arms: predictors.map(ArmLearner::new).collect(),
             experiments,
+            ..self
+        }
+    }
+
+    /// Adds an external predictor, whose scores become evidence of the predictors.
+    #[must_use]
+    pub fn with_external(self, adviser: Option<ExternalAdviser>) -> Self {
+        Self {
+            external: adviser.map(ExternalAdvice::new),
             ..self
         }
     }
@@ -219,6 +232,51 @@ impl NextTools {
         let experiments = self.experiments.as_deref()?;
         let is_ready = self.is_ready() && self.of_arms.iter().all(ArmLearner::is_ready);
         is_ready.then_some(experiments)
+    }
+
+    /// Asks the external predictor, if there is one, about the next call of a session. A prediction
+    /// for the same situation then uses its scores. Waits no longer than the deadline of the
+    /// external predictor.
+    pub async fn consult(&self, view: &SessionView<'_>, tools: &[ToolRef]) {
+        let Some(external) = &self.external else {
+            return;
+        };
+        let situation = self.situation(view, tools);
+        if tools.is_empty() || external.recall(situation).is_some() {
+            return;
+        }
+        let asked = self.with_trail(view, tools, |predictor, history, _| {
+            Some(AdviceRequest::new(predictor, history, tools, view.client))
+        });
+        let Some(mut asked) = asked else {
+            return;
+        };
+        if external.sends_text() {
+            let text = view.intent.as_ref().map(|intent| intent.text.to_owned());
+            asked.request.session.text = text;
+        }
+        if let Some(scores) = external.ask(asked).await {
+            external.store(situation, scores);
+        }
+    }
+
+    /// Returns the numbers of requests to the external predictor; `None` without one.
+    #[must_use]
+    pub fn advice_counts(&self) -> Option<AdviceCounts> {
+        self.external.as_ref().map(ExternalAdvice::counts)
+    }
+
+    /// Returns a hash of what the scores of an external predictor depend on.
+    fn situation(&self, view: &SessionView<'_>, tools: &[ToolRef]) -> u64 {
+        let mut hasher = DefaultHasher::new();
+        (view.session, view.principal.as_str(), view.client).hash(&mut hasher);
+        self.sessions.of(view.session, view.now).hash(&mut hasher);
+        tools.hash(&mut hasher);
+        view.intent
+            .as_ref()
+            .map(|intent| intent.text)
+            .hash(&mut hasher);
+        hasher.finish()
     }
 
     /// Returns the ranking of the tools that the session needs next. Never fails: see
@@ -381,6 +439,8 @@ impl NextTools {
         work: impl FnOnce(&dyn Predictor, &SessionHistory, &[Option<ToolIx>]) -> Option<T>,
     ) -> Option<T> {
         let calls = self.sessions.of(view.session, view.now);
+        let external = self.external.as_ref();
+        let scores = external.and_then(|external| external.recall(self.situation(view, tools)));
         // A panic in a predictor must not fail the request.
         let done = catch_unwind(AssertUnwindSafe(|| {
             let learner = learner_with(self.learner_of(view), tools);
@@ -388,7 +448,10 @@ impl NextTools {
                 let vocabulary = learner.predictor().vocabulary();
                 tools.iter().map(|tool| vocabulary.slot(tool)).collect()
             };
-            let history = history(&learner, view, &calls, tools, &slots);
+            let mut history = history(&learner, view, &calls, tools, &slots);
+            if let Some(scores) = &scores {
+                history.set_advice(scores.advice(learner.predictor().vocabulary()));
+            }
             work(learner.predictor(), &history, &slots)
         }));
         let done = done.ok().flatten();
@@ -413,6 +476,10 @@ impl NextTools {
                  failures are only counted"
             );
         }
+    }
+
+    pub(super) fn external(&self) -> Option<&ExternalAdvice> {
+        self.external.as_ref()
     }
 
     pub(super) fn learner(&self) -> &SharedLearner {

@@ -6,6 +6,7 @@ mod trained_predictor;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
+use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::time::Duration;
@@ -29,6 +30,7 @@ use self::hidden_tool_use::learn_hidden_tool_use;
 use self::snapshots::restore_snapshot;
 use self::trained_predictor::TrainedPredictor;
 use super::arms::ArmLearner;
+use super::external_advice::NamedScores;
 use super::learner::{Origin, PrecedingText};
 use super::next_tools::NextTools;
 use super::shared_learner::SharedLearner;
@@ -51,6 +53,11 @@ const PAGE: u32 = 500;
 // Pages in one read for arm predictors that are behind. The default predictor waits for them no
 // longer than that.
 const PAGES_BEHIND: usize = 10;
+/// The approximate number of calls with advice of an external predictor in one pass over all calls.
+/// It is enough to learn how good the advice is.
+const N_ADVISED: f64 = 2_000.0;
+/// The time for advice in one read. The remaining calls of the read are learned without advice.
+const ADVICE_BUDGET: Duration = Duration::from_secs(2);
 /// The number of newest calls that are learned again; older ones would count little.
 const MAX_RELEARNED_CALLS: u64 = 200_000;
 
@@ -85,6 +92,8 @@ pub struct LearningTask {
     /// more.
     is_stale: bool,
     is_store_failing: bool,
+    /// The share of calls with advice of an external predictor.
+    advised_share: f64,
 }
 
 impl fmt::Debug for LearningTask {
@@ -137,6 +146,7 @@ impl LearningTask {
             behind_at: None,
             is_stale: false,
             is_store_failing: false,
+            advised_share: 1.0,
         }
     }
 
@@ -233,7 +243,9 @@ impl LearningTask {
         let in_step: Vec<bool> = self.learners().iter().map(is_in_step).collect();
         let first = self.learners().into_iter().zip(&in_step);
         let first: Vec<_> = first.filter_map(|(one, is)| is.then_some(one)).collect();
-        self.catch_up(&first).await?;
+        let learned = self.catch_up(&first).await;
+        self.advised_share = 1.0;
+        learned?;
         self.behind_at = None;
         for taught in &mut self.taught {
             taught.n_saved.get_or_insert(0);
@@ -386,16 +398,16 @@ impl LearningTask {
             self.know_tools(learners).await?;
         }
         let texts = self.texts(&page).await?;
+        if self.next_tools.external().is_some() {
+            self.teach_with_advice(learners, page, texts).await;
+            return Ok(());
+        }
         let (learners, next_tools) = (learners.to_vec(), Arc::clone(&self.next_tools));
         let now = self.clock.now();
         let started = Instant::now();
         self.run_blocking(move || {
             for call in &page {
-                let said = call.context.and_then(|context| texts.get(&context));
-                let said = said.map(|(vector, is_context)| PrecedingText {
-                    vector,
-                    is_context: *is_context,
-                });
+                let said = preceding_text(call, &texts);
                 for learner in &learners {
                     let follow = AssertUnwindSafe(|| learner.write().learn_call(call, said, now));
                     if catch_unwind(follow).is_err() {
@@ -407,6 +419,58 @@ impl LearningTask {
         .await;
         sleep(started.elapsed()).await;
         Ok(())
+    }
+
+    /// Trains each learner with the calls of a page, after the external predictor was asked about a
+    /// share of them. All learners get the advice that the first one asked for.
+    async fn teach_with_advice(
+        &self,
+        learners: &[SharedLearner],
+        page: Vec<PastCall>,
+        texts: BTreeMap<ContextId, (Embedding, bool)>,
+    ) {
+        let texts = Arc::new(texts);
+        let now = self.clock.now();
+        let mut budget = ADVICE_BUDGET;
+        for call in page {
+            let started = Instant::now();
+            let advice = if is_in_share(call.id, self.advised_share) && !budget.is_zero() {
+                self.advice(learners, &call).await
+            } else {
+                None
+            };
+            budget = budget.saturating_sub(started.elapsed());
+            let started = Instant::now();
+            let (texts, next_tools) = (Arc::clone(&texts), Arc::clone(&self.next_tools));
+            let learners = learners.to_vec();
+            self.run_blocking(move || {
+                let said = preceding_text(&call, &texts);
+                for learner in &learners {
+                    let learn = AssertUnwindSafe(|| {
+                        let mut learner = learner.write();
+                        learner.learn_advised_call(&call, said, advice.as_deref(), now);
+                    });
+                    if catch_unwind(learn).is_err() {
+                        next_tools.record_failure("learn from a call");
+                    }
+                }
+            })
+            .await;
+            sleep(started.elapsed()).await;
+        }
+    }
+
+    /// Returns the scores of the external predictor before a call.
+    async fn advice(
+        &self,
+        learners: &[SharedLearner],
+        call: &PastCall,
+    ) -> Option<Arc<NamedScores>> {
+        let external = self.next_tools.external()?;
+        let (learner, now) = (learners.first()?.clone(), self.clock.now());
+        let call = call.clone();
+        let request = move || learner.read().advice_request(&call, now);
+        external.ask(self.run_blocking(request).await??).await
     }
 
     /// Returns the vectors of the texts before calls, each with whether it is a declared context.
@@ -442,14 +506,17 @@ impl LearningTask {
         Ok(())
     }
 
-    /// Makes the learners skip calls that are too old.
-    async fn skip_old(&self, learners: &[SharedLearner]) -> Result<(), StoreError> {
+    /// Makes the learners skip calls that are too old, and sets the share of calls with advice.
+    async fn skip_old(&mut self, learners: &[SharedLearner]) -> Result<(), StoreError> {
         if learners.is_empty() {
             return Ok(());
         }
         let all = InvocationFilter::default();
         let n_calls = self.stores.calls.count(&all).await?;
         let mut n_left_out = n_calls.saturating_sub(MAX_RELEARNED_CALLS);
+        let n_learned = n_calls.min(MAX_RELEARNED_CALLS).max(1);
+        let n_learned = u32::try_from(n_learned).map_or(f64::MAX, f64::from);
+        self.advised_share = (N_ADVISED / n_learned).min(1.0);
         let mut after = None;
         while n_left_out > 0 {
             let limit = u32::try_from(n_left_out).map_or(PAGE, |n| n.min(PAGE));
@@ -474,7 +541,9 @@ impl LearningTask {
         let fresh: Vec<SharedLearner> = fresh.collect();
         self.skip_old(&fresh).await?;
         self.know_tools(&fresh).await?;
-        self.catch_up(&fresh).await?;
+        let learned = self.catch_up(&fresh).await;
+        self.advised_share = 1.0;
+        learned?;
         for (taught, fresh) in self.taught.iter_mut().zip(&fresh) {
             taught.learner.take_over(fresh);
             taught.n_saved = None;
@@ -529,6 +598,29 @@ impl LearningTask {
         self.is_store_failing = result.is_err();
         self.next_tools.set_delayed(result.is_err());
     }
+}
+
+/// Returns whether a call is in a share of all calls that is the same at each pass.
+fn is_in_share(call: InvocationId, share: f64) -> bool {
+    if share >= 1.0 {
+        return true;
+    }
+    let mut hasher = DefaultHasher::new();
+    call.hash(&mut hasher);
+    // The upper 32 bits as a number from 0 to 1.
+    let place = u32::try_from(hasher.finish() >> 32).map_or(1.0, f64::from);
+    place < share * f64::from(u32::MAX)
+}
+
+fn preceding_text<'a>(
+    call: &PastCall,
+    texts: &'a BTreeMap<ContextId, (Embedding, bool)>,
+) -> Option<PrecedingText<'a>> {
+    let (vector, is_context) = texts.get(&call.context?)?;
+    Some(PrecedingText {
+        vector,
+        is_context: *is_context,
+    })
 }
 
 /// Returns the call up to which all of them have read.

@@ -22,6 +22,41 @@ pub(super) struct PredictedNext {
     pub(super) reason: String,
 }
 
+/// Asks the external predictor, if there is one, about the tools that the session needs next.
+pub(super) async fn consult_next(
+    next_tools: &NextTools,
+    call: &SearchRequest,
+    intent: Intent<'_>,
+    now: Timestamp,
+) {
+    if may_predict(next_tools, call) {
+        next_tools
+            .consult(&view(call, intent, now), &refs(call))
+            .await;
+    }
+}
+
+/// Returns whether the session lacks a tool that could be predicted.
+fn may_predict(next_tools: &NextTools, call: &SearchRequest) -> bool {
+    let n_tools = call.catalog.tools().len();
+    next_tools.has_learned() && (0..n_tools).any(|at| call.is_unknown(at))
+}
+
+fn refs(call: &SearchRequest) -> Vec<ToolRef> {
+    let tools = call.catalog.tools().iter();
+    tools.map(|tool| tool.tool.clone()).collect()
+}
+
+fn view<'a>(call: &'a SearchRequest, intent: Intent<'a>, now: Timestamp) -> SessionView<'a> {
+    SessionView {
+        session: call.session_key,
+        principal: &call.principal,
+        client: &call.client,
+        intent: Some(intent),
+        now,
+    }
+}
+
 /// Returns at most `n` tools that the session is likely to need next, the most likely first. Leaves
 /// out tools that the session knows from its list or from an earlier answer. Also leaves out the
 /// tools in `named`, which has ascending catalog positions. Returns no tools if the predictor has
@@ -34,19 +69,11 @@ pub(super) fn predict_next(
     n: usize,
     now: Timestamp,
 ) -> Vec<PredictedNext> {
-    let offered = call.catalog.tools();
-    let has_unknown = (0..offered.len()).any(|at| call.is_unknown(at));
-    if n == 0 || !has_unknown || !next_tools.has_learned() {
+    if n == 0 || !may_predict(next_tools, call) {
         return Vec::new();
     }
-    let tools: Vec<ToolRef> = offered.iter().map(|tool| tool.tool.clone()).collect();
-    let view = SessionView {
-        session: call.session_key,
-        principal: &call.principal,
-        client: &call.client,
-        intent: Some(intent),
-        now,
-    };
+    let tools = refs(call);
+    let view = view(call, intent, now);
     let prediction = next_tools.predict(&view, &tools);
     if prediction.fallback.is_some() {
         return Vec::new();

@@ -437,6 +437,7 @@ impl SearchCore {
             .await;
         let (found, was_expanded) = self.expand(&asked, found).await;
         let (found, was_reranked) = self.escalation.rerank(&asked, found).await;
+        self.writer.consult(&asked, &found, self.clock.now()).await;
         let writing = move |shared: &Self, asked: &AnswerInputs| {
             shared.writer.reply(asked, &found, shared.clock.now())
         };

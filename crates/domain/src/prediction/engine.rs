@@ -27,6 +27,7 @@ use super::mixers::{KnownText, MixInputs, MixOutput, Mixers, WeightContexts};
 use super::session_history::{SessionHistory, TextEvidence};
 use super::softmax::FeatureRows;
 use super::tables::{Scopes, context_keys};
+use super::tool_counts::ToolCounts;
 use super::view::{View, normalise};
 use super::vocabulary::{ToolIx, Vocabulary};
 use crate::catalog::tool::ToolRef;
@@ -43,6 +44,9 @@ pub enum PredictionMethod {
     CooccurrenceWithFallback,
     /// One expert alone.
     Expert(Expert),
+    /// The advice of a predictor outside of the engine alone; the mix of all other experts where
+    /// there is none.
+    Advice,
 }
 
 /// The part of the state that learns from a call.
@@ -155,7 +159,7 @@ impl Engine {
     pub fn predict(&self, history: &SessionHistory, candidates: &[ToolIx]) -> Forecast {
         let view = self.view(history);
         let candidates = self.known_indices(candidates);
-        if self.method != PredictionMethod::Mix {
+        if !self.mixes(history) {
             return self.forecast_alone(&view, &candidates);
         }
         let scene = mix_inputs(&view, &candidates, self.experts);
@@ -169,6 +173,7 @@ impl Engine {
     fn forecast_alone(&self, view: &View<'_>, candidates: &[usize]) -> Forecast {
         let p = match self.method {
             PredictionMethod::Expert(expert) => expert.distribution(view),
+            PredictionMethod::Advice => advised_distribution(view),
             PredictionMethod::Mix | PredictionMethod::CooccurrenceWithFallback => {
                 cooccurrence_with_fallback(view)
             }
@@ -189,8 +194,19 @@ impl Engine {
             return;
         }
         // Before the counts: the weights learn from the prediction that was made without this call.
-        if lesson != LearningScope::Nothing && self.method == PredictionMethod::Mix {
-            self.learn_weights(history, candidates, called);
+        let learns_weights = lesson != LearningScope::Nothing;
+        match self.method {
+            PredictionMethod::Mix if learns_weights => {
+                self.learn_weights(history, candidates, called);
+            }
+            // The mix predicts without advice, so it learns without advice.
+            PredictionMethod::Advice if learns_weights => {
+                let advice = history.advice().cloned();
+                history.set_advice(None);
+                self.learn_weights(history, candidates, called);
+                history.set_advice(advice);
+            }
+            _ => {}
         }
         if lesson == LearningScope::Everything {
             let state = self.state_mut();
@@ -213,6 +229,15 @@ impl Engine {
         if memories.len() < Scopes::MAX_PRINCIPALS || memories.contains_key(&principal) {
             memories.entry(principal).or_default().learn(history);
         }
+    }
+
+    /// Returns the learned counts of these tools in the situation of a session, in order; zeros for
+    /// an index from another vocabulary.
+    #[must_use]
+    pub fn counts(&self, history: &SessionHistory, tools: &[ToolIx]) -> Vec<ToolCounts> {
+        let view = self.view(history);
+        let counts = tools.iter().map(|tool| ToolCounts::of(&view, *tool));
+        counts.collect()
     }
 
     /// Returns the similarities of the ten nearest earlier texts of the principal, from 0 to 1, the
@@ -253,6 +278,15 @@ impl Engine {
     fn state_mut(&mut self) -> &mut EngineState {
         self.latest.clear();
         &mut self.state
+    }
+
+    /// Returns whether the prediction for a session is a mix of experts.
+    fn mixes(&self, history: &SessionHistory) -> bool {
+        match self.method {
+            PredictionMethod::Mix => true,
+            PredictionMethod::Advice => history.advice().is_none(),
+            PredictionMethod::CooccurrenceWithFallback | PredictionMethod::Expert(_) => false,
+        }
     }
 
     fn mixers(&self, history: &SessionHistory) -> &Mixers {
@@ -313,8 +347,8 @@ fn mix_inputs(view: &View<'_>, candidates: &[usize], experts: ExpertSet) -> MixI
         && history.text().is_some_and(|text| !text.scores.is_empty());
     let mut fits = None;
     for &expert in Expert::ALL {
-        if !experts.contains(expert) {
-            // An expert outside the mix gives log-odds of 0 and equal logarithms: no evidence.
+        if !experts.contains(expert) || !expert.has_evidence(history) {
+            // An expert outside the mix, or without evidence, gives log-odds of 0 and equal logarithms: no evidence.
             masses.push(0.5);
             new_rows.push(new.iter().map(|_| 0.0));
             used_rows.push(used.iter().map(|_| 0.0));
@@ -341,6 +375,16 @@ fn mix_inputs(view: &View<'_>, candidates: &[usize], experts: ExpertSet) -> MixI
         used,
         used_rows,
     }
+}
+
+/// Returns the advice of a session as a distribution in which no tool is ruled out.
+fn advised_distribution(view: &View<'_>) -> Vec<f64> {
+    let mut p = Expert::External.distribution(view);
+    let floor = UNIFORM_SHARE / to_f64(p.len().max(1));
+    for value in &mut p {
+        *value = (1.0 - UNIFORM_SHARE) * *value + floor;
+    }
+    p
 }
 
 /// Returns the candidates with their probabilities.

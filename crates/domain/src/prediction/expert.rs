@@ -3,6 +3,7 @@
 mod client;
 mod context_knn;
 mod cooccurrence;
+mod external;
 mod frequency;
 mod markov;
 mod recency;
@@ -16,6 +17,7 @@ pub use text::text_scores;
 
 use strum::{IntoStaticStr, VariantArray};
 
+use super::session_history::SessionHistory;
 use super::view::View;
 
 /// A kind of evidence for the next call.
@@ -50,6 +52,8 @@ pub enum Expert {
     Time,
     /// Calls of this kind of client.
     Client,
+    /// The advice of a predictor outside of the engine.
+    External,
 }
 
 /// A set of experts, for a mix.
@@ -65,6 +69,12 @@ impl ExpertSet {
     pub fn of(experts: &[Expert]) -> Self {
         let bits = experts.iter().map(|expert| 1 << (*expert as u32));
         Self(bits.fold(0, |all, bit: u32| all | bit))
+    }
+
+    /// Returns the set with one more expert.
+    #[must_use]
+    pub fn with(self, expert: Expert) -> Self {
+        Self(self.0 | 1 << (expert as u32))
     }
 
     /// Returns whether an expert is in the set.
@@ -104,7 +114,15 @@ impl Expert {
             Self::Text => (0.26, 0.1, 0.14),
             Self::Time => (0.05, 0.02, 0.14),
             Self::Client => (0.04, 0.08, 0.12),
+            // Nothing is known about the predictor before it was compared with calls. It begins like
+            // the best expert without a text.
+            Self::External => (0.16, 0.18, 0.19),
         }
+    }
+
+    /// Returns whether the expert has evidence in a session. Without it, it has no influence.
+    pub(super) fn has_evidence(self, history: &SessionHistory) -> bool {
+        self != Self::External || history.advice().is_some()
     }
 
     /// Returns the distribution over the vocabulary: finite, not negative, and with the sum 1.
@@ -124,6 +142,7 @@ impl Expert {
             Self::Text => text::distribution(view),
             Self::Time => time::distribution(view),
             Self::Client => client::distribution(view),
+            Self::External => external::distribution(view),
         }
     }
 
@@ -145,6 +164,7 @@ impl Expert {
             Self::Text => Some("fits the text".into()),
             Self::Time => Some("usual at this time".into()),
             Self::Client => Some("usual with this client".into()),
+            Self::External => external::evidence(view, slot),
         }
     }
 }

@@ -143,7 +143,8 @@ impl PredictorSet {
 }
 
 impl ExpertSet {
-    /// Returns the experts with these names. Predictors that combine several are left out.
+    /// Returns the experts with these names, [`Self::ALL`] for the names of all experts. Predictors that
+    /// combine several are left out.
     #[must_use]
     pub fn from_names(names: &[PredictorName]) -> Self {
         let experts = names.iter().filter_map(|name| name.expert());
@@ -151,7 +152,13 @@ impl ExpertSet {
         // own.
         let markov = names.contains(&PredictorName::Markov);
         let with = markov.then_some(Expert::LastCall);
-        Self::of(&experts.chain(with).collect::<Vec<_>>())
+        let named = Self::of(&experts.chain(with).collect::<Vec<_>>());
+        let mut all = Expert::ALL.iter();
+        // An external predictor has no name: the configuration says what it is.
+        if all.all(|expert| *expert == Expert::External || named.contains(*expert)) {
+            return Self::ALL;
+        }
+        named
     }
 }
 

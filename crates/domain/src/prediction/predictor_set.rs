@@ -14,11 +14,13 @@ pub struct PredictorSet {
 }
 
 impl PredictorSet {
-    /// Returns the set for a method; `experts` matter for [`PredictionMethod::Mix`] only.
+    /// Returns the set for a method; `experts` matter for [`PredictionMethod::Mix`] and
+    /// [`PredictionMethod::Advice`] only.
     #[must_use]
     pub fn new(method: PredictionMethod, experts: ExpertSet) -> Self {
         let is_whole = Expert::ALL.iter().all(|expert| experts.contains(*expert));
-        let experts = if is_whole || method != PredictionMethod::Mix {
+        let mixes = matches!(method, PredictionMethod::Mix | PredictionMethod::Advice);
+        let experts = if is_whole || !mixes {
             ExpertSet::ALL
         } else {
             experts

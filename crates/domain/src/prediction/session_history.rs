@@ -3,6 +3,7 @@
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
+use super::advice::Advice;
 use super::numeric::text_key;
 use super::vocabulary::{ToolIx, Vocabulary};
 use crate::privacy::principal::Principal;
@@ -159,6 +160,8 @@ pub struct SessionHistory {
     pub(super) run_length: u32,
     pub(super) episodes: Vec<TextEpisode>,
     pub(super) now: Option<Timestamp>,
+    /// The advice for the next call.
+    advice: Option<Advice>,
 }
 
 impl SessionHistory {
@@ -183,6 +186,7 @@ impl SessionHistory {
             run_length: 0,
             episodes: Vec::new(),
             now: None,
+            advice: None,
         }
     }
 
@@ -204,6 +208,11 @@ impl SessionHistory {
         });
     }
 
+    /// Sets the advice of another predictor for the next call, or removes it. A call removes it, too.
+    pub fn set_advice(&mut self, advice: Option<Advice>) {
+        self.advice = advice;
+    }
+
     /// Sets the time for the next prediction. Times that go back are ignored.
     pub fn set_time(&mut self, at: Timestamp) {
         self.now = Some(self.now.map_or(at, |now| now.max(at)));
@@ -223,6 +232,10 @@ impl SessionHistory {
             && self.last.len() <= Self::MAX_LAST
             && self.changes.len() <= Self::MAX_LAST
             && self.used.iter().all(is_sound)
+            && self
+                .advice
+                .as_ref()
+                .is_none_or(|advice| advice.is_over(vocabulary.len()))
             && texts
                 .clone()
                 .all(|it| it.used.iter().all(|(slot, _)| is_known(slot)))
@@ -234,6 +247,12 @@ impl SessionHistory {
     #[must_use]
     pub fn party(&self) -> ClientKey {
         self.party
+    }
+
+    /// Returns the advice of another predictor for the next call.
+    #[must_use]
+    pub fn advice(&self) -> Option<&Advice> {
+        self.advice.as_ref()
     }
 
     /// Returns the time for the next prediction; `None` if it was never set.
@@ -294,6 +313,7 @@ impl SessionHistory {
             run_length: self.run_length,
             episodes: text.into_iter().collect(),
             now: self.now,
+            advice: self.advice.clone(),
         }
     }
 
@@ -318,6 +338,7 @@ impl SessionHistory {
             self.changes.push(slot);
         }
         self.last.push(slot);
+        self.advice = None;
         match self.used.iter_mut().find(|used| used.slot == slot) {
             Some(used) => {
                 used.recency = 1.0 + used.recency * recency_decay(self.n_calls - used.last_call);

@@ -8,6 +8,7 @@ use std::sync::Arc;
 
 use jiff::Timestamp;
 use riglm_domain::privacy::principal::Principal;
+use riglm_ports::external_predictor::{ScoreRequest, ScoreResponse};
 use riglm_ports::predictor::Learner;
 
 use super::predictor_forecaster::PredictorForecaster;
@@ -68,6 +69,9 @@ pub trait Forecaster: Send + fmt::Debug {
 /// Constructor of a forecaster for a catalog, without any learned data.
 type MakeForecaster = dyn Fn(&ReplayCatalog) -> Box<dyn Forecaster> + Send + Sync;
 
+/// Asks an external predictor for scores.
+pub type AskExternal = dyn Fn(&ScoreRequest) -> Option<ScoreResponse> + Send + Sync;
+
 /// A predictor for the replay: its name and its constructor. With held-out tasks, several instances
 /// are needed.
 #[derive(Clone)]
@@ -102,6 +106,20 @@ impl ReplayedPredictor {
     #[must_use]
     pub fn name(&self) -> &'static str {
         self.name
+    }
+
+    /// Wraps a predictor of the port that gets the scores of an external predictor. `ask` returns its
+    /// scores, and may block.
+    #[must_use]
+    pub fn advised(
+        name: &'static str,
+        make: impl Fn() -> Box<dyn Learner> + Send + Sync + 'static,
+        ask: Arc<AskExternal>,
+    ) -> Self {
+        Self::new(name, move |catalog| {
+            let forecaster = PredictorForecaster::new(make(), catalog);
+            Box::new(forecaster.with_external(Arc::clone(&ask)))
+        })
     }
 
     pub(super) fn new_forecaster(&self, catalog: &ReplayCatalog) -> Box<dyn Forecaster> {

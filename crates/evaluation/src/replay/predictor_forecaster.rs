@@ -1,6 +1,10 @@
 //! Adapter from predictors of the port to the replay.
 
+use std::fmt;
+use std::sync::Arc;
+
 use jiff::Timestamp;
+use riglm_discovery::learning::advise;
 use riglm_domain::catalog::tool::ToolRef;
 use riglm_domain::id::UpstreamName;
 use riglm_domain::prediction::{
@@ -10,13 +14,15 @@ use riglm_domain::privacy::principal::Principal;
 use riglm_domain::retrieval::{IndexedTool, Query, RankingRules, Synonyms, ToolIndex, ToolText};
 use riglm_ports::predictor::Learner;
 
-use super::forecaster::{CallContext, Forecaster, ObservedCall, SessionContext};
+use super::forecaster::{AskExternal, CallContext, Forecaster, ObservedCall, SessionContext};
 use super::session::{ReplayCatalog, ReplayTool};
 
 /// A predictor over the tools of one catalog. Texts are compared by words alone.
-#[derive(Debug)]
 pub(super) struct PredictorForecaster {
     predictor: Box<dyn Learner>,
+    external: Option<Arc<AskExternal>>,
+    tools: Vec<ToolRef>,
+    client: String,
     /// The predictor's indexes of the tools, by position in the catalog. `None` if the predictor
     /// has no room.
     slot_of: Vec<Option<ToolIx>>,
@@ -31,6 +37,14 @@ pub(super) struct PredictorForecaster {
     turn: Option<usize>,
 }
 
+impl fmt::Debug for PredictorForecaster {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("PredictorForecaster")
+            .field("predictor", &self.predictor)
+            .finish_non_exhaustive()
+    }
+}
+
 impl PredictorForecaster {
     /// Returns the predictor over a catalog, without any learned data.
     pub(super) fn new(mut predictor: Box<dyn Learner>, catalog: &ReplayCatalog) -> Self {
@@ -43,6 +57,9 @@ impl PredictorForecaster {
         candidates.dedup();
         Self {
             predictor,
+            external: None,
+            tools,
+            client: String::new(),
             slot_of,
             candidates,
             index,
@@ -51,6 +68,14 @@ impl PredictorForecaster {
             history: history(None, None),
             query: None,
             turn: None,
+        }
+    }
+
+    /// Sets the external predictor, whose scores are evidence of the predictor.
+    pub(super) fn with_external(self, ask: Arc<AskExternal>) -> Self {
+        Self {
+            external: Some(ask),
+            ..self
         }
     }
 
@@ -72,6 +97,10 @@ impl PredictorForecaster {
 impl Forecaster for PredictorForecaster {
     fn begin_session(&mut self, session: &SessionContext<'_>) {
         self.history = history(session.principal, session.client);
+        session
+            .client
+            .unwrap_or_default()
+            .clone_into(&mut self.client);
         self.set_time(session.started_at);
         self.query = session.query.map(str::to_owned);
         self.turn = None;
@@ -91,6 +120,12 @@ impl Forecaster for PredictorForecaster {
                 }
             }
             Some(_) => {}
+        }
+        if let Some(ask) = &self.external {
+            let (predictor, history) = (&*self.predictor, &mut self.history);
+            advise(predictor, history, &self.tools, &self.client, |request| {
+                ask(request)
+            });
         }
         let forecast = self.predictor.predict(&self.history, &self.candidates);
         for (score, slot) in scores.iter_mut().zip(&self.slot_of) {

@@ -7,7 +7,7 @@ use jiff::Timestamp;
 use riglm_domain::catalog::tool::ToolRef;
 use riglm_domain::prediction::{
     Engine, Expert, Explanation, Forecast, LearningScope, MaintenanceReport, PredictionMethod,
-    SessionHistory, SnapshotError, TextEvidence, ToolIx, Vocabulary,
+    SessionHistory, SnapshotError, TextEvidence, ToolCounts, ToolIx, Vocabulary,
 };
 
 use crate::predictor::{Learner, Predictor};
@@ -79,6 +79,10 @@ impl Predictor for FailingPredictor {
 
     fn similarities(&self, trail: &SessionHistory, text: &TextEvidence) -> Vec<f64> {
         self.engine().similarities(trail, text)
+    }
+
+    fn counts(&self, trail: &SessionHistory, tools: &[ToolIx]) -> Vec<ToolCounts> {
+        self.engine().counts(trail, tools)
     }
 }
 

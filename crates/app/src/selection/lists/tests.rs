@@ -238,7 +238,7 @@ async fn modern_lists_are_independent_of_sessions_and_calls() {
         },
     ] {
         assert_eq!(lists.list(&request, &catalog).await.page(0, N), text);
-        assert!(!lists.has_changed(&request, |_| false));
+        assert!(!lists.has_changed(&request, |_| false).await);
     }
     let later = ListRequest {
         now: NOW + SignedDuration::from_hours(24),

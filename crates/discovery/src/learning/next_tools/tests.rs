@@ -159,3 +159,4 @@ fn predictions_use_the_current_options() {
 }
 
 mod arms;
+mod external;

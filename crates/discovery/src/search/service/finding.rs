@@ -8,6 +8,7 @@ use riglm_domain::retrieval::{Query, RankingRules, SearchHit, add_curation, grad
 use riglm_ports::observer::Event;
 
 use super::SearchCore;
+use crate::learning::Intent;
 use crate::search::escalation::OperatorMatches;
 use crate::search::grading::{fits, is_named, with_first};
 use crate::search::index_cache::SearchIndex;
@@ -27,6 +28,17 @@ pub(super) struct AnswerInputs {
     pub(super) prepared: Arc<SearchIndex>,
     /// The vector of the text, for recording.
     pub(super) vector: Option<Embedding>,
+}
+
+impl AnswerInputs {
+    /// Returns the text as an intent. `fits` are the scores of the tools for it, by position.
+    pub(super) fn intent<'a>(&'a self, fits: &'a [(usize, f64)]) -> Intent<'a> {
+        Intent {
+            text: &self.text,
+            fits,
+            vector: self.vector.as_ref(),
+        }
+    }
 }
 
 /// Result of a search before it is written.

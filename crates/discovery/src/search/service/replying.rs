@@ -8,11 +8,11 @@ use riglm_ports::token_counter::TokenCounter;
 
 use super::finding::{AnswerInputs, SearchFinding};
 use super::ranking::fits_of;
-use crate::learning::{Intent, NextTools};
+use crate::learning::NextTools;
 use crate::search::answer::{AnswerRules, FoundTool, PredictedTool, write_answer};
 use crate::search::duplicates::DuplicateGroup;
 use crate::search::grading::GradedAnswer;
-use crate::search::predicted_next::predict_next;
+use crate::search::predicted_next::{consult_next, predict_next};
 use crate::search::request::SearchReply;
 
 /// Writes the answers of searches.
@@ -24,6 +24,22 @@ pub(super) struct AnswerWriter {
 }
 
 impl AnswerWriter {
+    /// Asks the external predictor, if there is one, so that the answer can use its scores.
+    pub(super) async fn consult(
+        &self,
+        asked: &AnswerInputs,
+        found: &SearchFinding,
+        now: Timestamp,
+    ) {
+        let Some(next) = &self.next_tools else {
+            return;
+        };
+        if self.rules.n_predicted > 0 {
+            let fits = fits_of(&found.ranked);
+            consult_next(next, &asked.call, asked.intent(&fits), now).await;
+        }
+    }
+
     /// Returns the answer with the tools of a finding.
     pub(super) fn reply(
         &self,
@@ -82,12 +98,7 @@ impl AnswerWriter {
         named.sort_unstable();
         let next = self.next_tools.as_deref().map_or_else(Vec::new, |next| {
             let n = self.rules.n_predicted;
-            let intent = Intent {
-                text: &asked.text,
-                fits,
-                vector: asked.vector.as_ref(),
-            };
-            predict_next(next, call, intent, &named, n, now)
+            predict_next(next, call, asked.intent(fits), &named, n, now)
         });
         let predicted: Vec<PredictedTool<'_>> = (next.iter())
             .map(|ahead| PredictedTool {

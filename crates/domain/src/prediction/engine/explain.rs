@@ -39,7 +39,7 @@ impl Engine {
     ) -> Vec<Option<Explanation>> {
         let candidates = self.known_indices(candidates);
         let view = self.view(history);
-        let mixed = (self.method == PredictionMethod::Mix).then(|| {
+        let mixed = self.mixes(history).then(|| {
             // The forecast was usually made just before, so its inputs are still there.
             let latest = self.latest.try_take(history, &candidates);
             latest.unwrap_or_else(|| {
@@ -56,7 +56,8 @@ impl Engine {
             candidates.binary_search(&slot.index()).ok()?;
             let probability = forecast.probability(*slot);
             let (score, reasons) = match (self.method, &mixed) {
-                (PredictionMethod::Mix, Some(mixed)) => self.mixed_score(history, mixed, *slot)?,
+                (_, Some(mixed)) => self.mixed_score(history, mixed, *slot)?,
+                (PredictionMethod::Advice, None) => single_score(Expert::External, probability),
                 (PredictionMethod::Expert(expert), _) => single_score(expert, probability),
                 _ => single_score(Expert::Cooccurrence, probability),
             };
@@ -110,6 +111,8 @@ impl Engine {
         let leaf = |reason: Reason, value: f64| ScoreTerm::leaf(reason.as_str(), value);
         let experts = Expert::ALL.iter().copied().zip(experts);
         let features = Feature::ALL.into_iter().zip(features);
+        // Without advice the term would always be 0.
+        let experts = experts.filter(|(expert, _)| expert.has_evidence(history));
         let reasons: Vec<(Reason, f64)> = experts
             .map(|(expert, value)| (Reason::Expert(expert), *value))
             .chain(features.map(|((feature, _), value)| (Reason::Feature(feature), *value)))

@@ -1,3 +1,4 @@
+mod external;
 mod laws;
 mod poisoning;
 

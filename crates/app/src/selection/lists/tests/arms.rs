@@ -78,6 +78,7 @@ async fn only_subjects_with_predicted_lists_join_experiments() {
     assert!(
         lists
             .forecast(&request(&looked_at, 2), &catalog, 5)
+            .await
             .is_some()
     );
     assert_eq!(

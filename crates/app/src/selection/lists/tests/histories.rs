@@ -47,7 +47,7 @@ proptest! {
                         if called.is_some_and(|called| called.shown.shows(&tool(n))) {
                             stays.insert(n);
                         }
-                        lists.has_changed(&request, |_| false);
+                        lists.has_changed(&request, |_| false).await;
                     }
                     Step::Catalog(tools) => {
                         catalog = catalog_of(tools.iter().copied());

@@ -15,7 +15,7 @@ async fn conformal_lists_add_called_hidden_tools() {
     let shown = lists.list(&request, &catalog).await;
     let hidden = (0..N).find(|n| !shown.shows(&tool(*n))).unwrap();
     lists.record_call(&request, &tool(hidden));
-    assert!(lists.has_changed(&request, |_| false));
+    assert!(lists.has_changed(&request, |_| false).await);
     let shown = lists.list(&request, &catalog).await;
     assert!(shown.shows(&tool(hidden)));
     assert!(shown.positions().len() <= ListBounds::default().max_tools);
