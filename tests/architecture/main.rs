@@ -1,8 +1,9 @@
-//! The dependency arrows between the crates, foreign crates in their places, and the tidiness of
-//! the sources.
+//! The dependency arrows between the crates, foreign crates in their places, the contract suites of
+//! the ports, and the tidiness of the sources.
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
+mod contracts;
 mod public_api;
 mod tidy;
 

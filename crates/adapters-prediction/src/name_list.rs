@@ -72,6 +72,8 @@ fn hide(tools: &[ToolName], is_hidden: impl Fn(&ToolName) -> bool) -> Selection 
 
 #[cfg(test)]
 mod tests {
+    use std::future::ready;
+
     use proptest::prelude::*;
     use riglm_domain::id::UpstreamName;
     use riglm_domain::privacy::principal::Principal;
@@ -95,6 +97,20 @@ mod tests {
     fn tools(names: &[&str]) -> Vec<ToolName> {
         names.iter().copied().map(ToolName::from).collect()
     }
+
+    fn names_of_notes() -> Vec<NamePattern> {
+        patterns(&["get_*", "*_7*", "notes__delete_user", ""])
+    }
+
+    riglm_ports::list_policy_contract!(
+        allow_list,
+        ready(Box::new(AllowList::new(names_of_notes())))
+    );
+    riglm_ports::list_policy_contract!(
+        empty_allow_list,
+        ready(Box::new(AllowList::new(Vec::new())))
+    );
+    riglm_ports::list_policy_contract!(deny_list, ready(Box::new(DenyList::new(names_of_notes()))));
 
     #[test]
     fn an_allow_list_shows_only_matching_tools() {

@@ -31,9 +31,13 @@ impl TokenCounter for O200kTokenCounter {
 
 #[cfg(test)]
 mod tests {
+    use std::future::ready;
+
     use proptest::prelude::*;
 
     use super::*;
+
+    riglm_ports::token_counter_contract!(contract, ready(Box::new(O200kTokenCounter)));
 
     /// Returns the count of the library from which the vocabulary comes.
     fn library_count(text: &str) -> u64 {

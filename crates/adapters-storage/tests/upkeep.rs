@@ -4,6 +4,8 @@
     reason = "what the tests share fails the test that uses it"
 )]
 
+#[path = "upkeep/client_tables.rs"]
+mod client_tables;
 #[path = "upkeep/damage.rs"]
 mod damage;
 #[path = "upkeep/erasure.rs"]

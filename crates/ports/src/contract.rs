@@ -10,32 +10,73 @@
 //!
 //! Attributes before the name apply to every test: `#[ignore = "needs PostgreSQL"] postgres`. A
 //! clause panics when an implementation violates it.
+//!
+//! # Examples
+//!
+//! ```
+//! use std::future::ready;
+//!
+//! use riglm_ports::contract;
+//! use riglm_ports::token_counter::TokenCounter;
+//!
+//! #[derive(Debug)]
+//! struct Words;
+//!
+//! impl TokenCounter for Words {
+//!     fn count(&self, text: &str) -> u64 {
+//!         text.split_whitespace().count() as u64
+//!     }
+//! }
+//!
+//! // Expands to a module `words` with a `tokio::test` for each clause.
+//! riglm_ports::token_counter_contract!(words, ready(Box::new(Words)));
+//!
+//! // A clause is a function too.
+//! # #[tokio::main(flavor = "current_thread")]
+//! # async fn main() {
+//! contract::token_counter::a_text_of_words_has_tokens(&Words).await;
+//! # }
+//! ```
 #![expect(
     clippy::missing_panics_doc,
     clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
     reason = "a clause that is not kept fails the test that runs it"
+)]
+#![expect(
+    clippy::unused_async,
+    reason = "all clauses are called alike, those that wait for nothing too"
 )]
 
 pub mod assignments;
 pub mod audit;
+pub mod authenticator;
 pub mod changes;
 pub mod client_data;
+pub mod clock;
 pub mod concurrency;
 pub mod contexts;
 pub mod counting;
+pub mod downstream;
 pub mod embeddings;
 pub mod encoder;
 pub mod exchanges;
 pub mod experiments;
 pub mod feedback;
 pub mod invocations;
+pub mod journal;
 pub mod list_activities;
 pub mod list_epochs;
+pub mod list_policy;
 pub mod lists_shown;
 pub mod maintenance;
+pub mod model_call;
+pub mod observer;
 pub mod overrides;
 pub mod pairs;
 pub mod predictor;
+pub mod query_expander;
 pub mod recommendations;
 pub mod records;
 pub mod reranker;
@@ -43,12 +84,16 @@ pub mod scene;
 pub mod searches;
 pub mod sessions;
 pub mod snapshots;
+pub mod token_counter;
 pub mod tool_approvals;
 pub mod tool_definitions;
 pub mod tracer;
+pub mod upstream;
 pub mod usage;
 pub mod weights;
 pub mod work_sessions;
+
+use std::time::Duration;
 
 use crate::analytics::{
     AuditTrail, ChangeFeed, ClientData, DiscoveryRepository, EmbeddingRepository,
@@ -56,6 +101,48 @@ use crate::analytics::{
     OverrideRepository, RecordSink, SessionRepository, SnapshotRepository, ToolApprovalRepository,
     ToolDefinitionRepository, UsageRepository, WeightRepository, WorkSessionRepository,
 };
+
+/// The deadline of everything that a clause waits for.
+const DEADLINE: Duration = Duration::from_secs(20);
+
+/// Waits for a future, for at most 20 s.
+pub async fn within<T>(future: impl Future<Output = T>) -> T {
+    let waited = tokio::time::timeout(DEADLINE, future).await;
+    waited.expect("it has not happened within 20 s")
+}
+
+/// Waits until `find` returns a value, for at most 20 s.
+pub async fn until<T>(mut find: impl FnMut() -> Option<T>) -> T {
+    let searching = async {
+        loop {
+            if let Some(found) = find() {
+                return found;
+            }
+            tokio::time::sleep(Duration::from_millis(2)).await;
+        }
+    };
+    within(searching).await
+}
+
+/// Expands to one test for each clause of a suite. The macros of the suites use it.
+///
+/// `$fresh` is evaluated for each test. It returns a future of a value that dereferences to the
+/// subject of the suite.
+#[doc(hidden)]
+#[macro_export]
+macro_rules! contract_clauses {
+    ($suite:ident $attributes:tt $fresh:expr; $($clause:ident,)*) => {
+        $($crate::contract_clauses!(@clause $suite $attributes $fresh; $clause);)*
+    };
+    (@clause $suite:ident [$($attribute:tt)*] $fresh:expr; $clause:ident) => {
+        #[tokio::test]
+        $($attribute)*
+        async fn $clause() {
+            let subject = $fresh.await;
+            $crate::contract::$suite::$clause(&*subject).await;
+        }
+    };
+}
 
 /// Declares a trait that stands for several traits.
 macro_rules! all_of {

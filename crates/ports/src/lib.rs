@@ -9,10 +9,30 @@
 //! - [`observer`] and [`tracer`]: events and spans for operators.
 //! - [`clock`]: the wall clock.
 //!
-//! Each trait states the guarantees of every implementation. `contract` (a feature) tests them, as
-//! far as a test can, on any implementation of the store, the predictor, the encoder, the re-ranker
-//! and the tracer. Not every guarantee has a clause there, and other ports have none. `fake` (a
-//! feature) holds in-memory implementations. The crate depends on the domain alone.
+//! Each port states the promises of every implementation. `contract` (a feature) has a suite for
+//! each port, with a clause for each promise as far as a test can show it. `fake` (a feature) holds
+//! in-memory implementations. The crate depends on the domain alone.
+//!
+//! # Testing an implementation
+//!
+//! A crate with an implementation, in this project or outside of it, has this crate with the feature
+//! `contract` and `tokio` with its macros among its dev-dependencies:
+//!
+//! ```toml
+//! [dev-dependencies]
+//! riglm-ports = { version = "0.1", features = ["contract"] }
+//! tokio = { version = "1", features = ["macros", "rt", "time"] }
+//! ```
+//!
+//! One line then expands to a test for each clause:
+//!
+//! ```ignore
+//! riglm_ports::token_counter_contract!(my_counter, std::future::ready(Box::new(MyCounter)));
+//! ```
+//!
+//! Ports that connect to something outside, such as [`upstream`], take a *scene*: the implementation
+//! together with the other side, which the test controls. The module of the suite has the trait of
+//! the scene. `tests/contract.rs` of this crate runs every suite on the fakes, as an example.
 //!
 //! # Examples
 //!

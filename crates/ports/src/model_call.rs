@@ -34,8 +34,19 @@ impl AddAssign for ModelUsage {
     }
 }
 
-/// The reason why a model gave no usable answer. The messages never contain the prompt or the
-/// answer.
+/// The reason why a model gave no usable answer.
+///
+/// # Promises
+///
+/// Every port that asks a model keeps these:
+///
+/// - A model that cannot be reached is [`Unavailable`](Self::Unavailable). One that answers with an
+///   error is that, or [`Refused`](Self::Refused).
+/// - An answer of another form is [`Nonsense`](Self::Nonsense), with the tokens that it used.
+/// - A model with a timeout of its own that does not answer is [`Late`](Self::Late).
+/// - Neither the messages nor their causes contain the prompt or the answer.
+///
+/// `contract::model_call` has a clause for each.
 #[derive(Debug, thiserror::Error)]
 pub enum ModelCallError {
     /// The model cannot be reached, or fails.

@@ -13,7 +13,7 @@ use riglm_domain::retrieval::search::SearchQuality;
 use riglm_domain::safeguards::limiter::LimitScope;
 use riglm_domain::selection::shown::SelectionMode;
 use riglm_domain::usage::invocation::{Outcome, SessionKey, ToolSource};
-use strum::{IntoStaticStr, VariantArray};
+use strum::{EnumCount, IntoStaticStr, VariantArray};
 
 pub use self::work::{BudgetEvent, DiminishingReturnsEvent, SearchScope};
 use crate::model_call::ModelUsage;
@@ -22,7 +22,7 @@ use crate::model_call::ModelUsage;
 ///
 /// Names in an event come from clients and servers. An observer that stores them must bound their
 /// number.
-#[derive(Clone, Copy, Debug, PartialEq, IntoStaticStr)]
+#[derive(Clone, Copy, Debug, PartialEq, EnumCount, IntoStaticStr)]
 #[strum(serialize_all = "snake_case")]
 pub enum Event<'a> {
     /// A client opened a session.
@@ -426,10 +426,16 @@ impl CallLimit {
     }
 }
 
-/// Receives the events of the proxy.
+/// Receives the events of the proxy, while requests are processed.
 ///
-/// It is called while requests are processed: it returns within microseconds, does not block and
-/// never fails.
+/// # Promises
+///
+/// - Every event is taken, with any name and number, with or without an origin.
+/// - Events may come from any number of threads at the same time.
+/// - An event takes microseconds: an observer does not block.
+/// - The names in events take bounded room.
+///
+/// `contract::observer` has a clause for each.
 pub trait Observer: Send + Sync + fmt::Debug {
     /// Records an event.
     fn observe(&self, event: &Event<'_>);

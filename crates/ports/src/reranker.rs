@@ -18,10 +18,16 @@ pub struct Reranking {
 
 /// Ranks the few tools of a catalog by their use for a query.
 ///
-/// A ranking contains only indexes of the catalog, each at most once; any other answer of a model
-/// is [`ModelCallError::Nonsense`]. It need not contain all indexes. An empty catalog causes no
-/// request to a model. Calls may run concurrently. A dropped call is cancelled and does not affect
-/// others. The caller sets the timeout by dropping the call.
+/// The caller sets the timeout by dropping the call.
+///
+/// # Promises
+///
+/// - A ranking contains only indexes of the catalog, each at most once. It need not contain all. Any
+///   other answer of a model is [`ModelCallError::Nonsense`].
+/// - An empty catalog causes no request to a model.
+/// - Calls may run concurrently. A dropped call is cancelled and does not affect others.
+///
+/// `contract::reranker` has a clause for each, `contract::model_call` those of failures.
 #[async_trait]
 pub trait Reranker: Send + Sync + fmt::Debug {
     /// Returns the ranking of the tools of a catalog for a query.

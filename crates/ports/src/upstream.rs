@@ -1,4 +1,44 @@
 //! The port towards the upstreams: connecting, sending, and receiving.
+//!
+//! # Promises
+//!
+//! Of connectors:
+//!
+//! - **Name.** A connector has the name from its configuration.
+//! - **Silence.** Nothing is sent to the server before the client has sent something.
+//! - **Failures are reported.** A server that cannot be reached is [`UpstreamError::NotStarted`],
+//!   [`UpstreamError::Unreachable`] or [`UpstreamError::Unauthorized`]: from
+//!   [`UpstreamConnector::connect`], or for the first request.
+//! - **Independence.** The same ids over two connections are different requests. The end of one
+//!   connection leaves the others alone.
+//!
+//! Of links:
+//!
+//! - **One end.** Each accepted request gets one answer with its own id, or is reported as
+//!   unanswered, or its connection as lost.
+//! - **Bytes.** Arguments and results pass as the bytes that they were sent with.
+//! - **Order.** Messages of one caller reach the server in the order of the calls, if the caller
+//!   waits for [`Exchange::on_its_way`] of each. A notification has reached the server, or the
+//!   single stream to it, when sending it returns.
+//! - **No half messages.** A dropped [`UpstreamLink::send`] leaves all of a message or nothing.
+//! - **Dropped exchanges.** A request whose [`Exchange`] was dropped is answered, or nothing is
+//!   reported for it. The link goes on.
+//! - **Refusals are final.** No event follows for a message that was refused with an error.
+//! - **Closing.** A closed link refuses messages and reports nothing, neither for requests in
+//!   flight nor as a loss, unless the report of a loss had begun. Closing it again, or by several
+//!   callers at once, returns.
+//! - **Dropping.** A link that is dropped without having been closed ends too. An ended and dropped
+//!   link does not keep its receiver alive.
+//!
+//! Of the reports to [`UpstreamEvents`]:
+//!
+//! - **Order.** Messages of one stream are reported in the order in which the server sent them, and
+//!   each when the report before has returned.
+//! - **Relations.** If the transport has streams, messages of a request name it.
+//! - **A loss is the end.** A loss is reported once, and nothing after it. The link refuses messages
+//!   soon afterwards.
+//!
+//! `contract::upstream` has a clause for each.
 
 use std::fmt;
 use std::pin::Pin;
@@ -216,12 +256,13 @@ pub type BoxedWork = Pin<Box<dyn Future<Output = ()> + Send>>;
 /// A request that was accepted for sending, and whose answer is still to be received.
 ///
 /// The owner must poll `run` to completion, on its own task or a new one. If it is dropped earlier,
-/// the request stays unanswered and nothing is reported for it.
+/// the request may stay unanswered, and nothing reports that.
 pub struct Exchange {
     /// Sends the request and reports the messages that come back.
     pub run: BoxedWork,
     /// Completes when the request has been sent, so that later messages cannot overtake it, or when
-    /// it is certain that it never will be. Makes progress only while `run` is polled.
+    /// it is certain that it never will be, or the server has not accepted it for a long time. Makes
+    /// progress only while `run` is polled.
     pub on_its_way: BoxedWork,
 }
 

@@ -17,6 +17,8 @@ mod request;
 mod server;
 mod sessions;
 mod streamable;
+#[cfg(test)]
+mod tests;
 
 pub use config::ListenConfig;
 pub use key_ring::{AuthConfig, KeyError, KeyRing};

@@ -45,13 +45,8 @@ pub async fn serve(
     output: impl AsyncWrite + Send + Unpin + 'static,
     stop: CancellationToken,
 ) -> Result<(), StdioError> {
-    let (queue, messages) = mpsc::channel(QUEUE);
     let written = CancellationToken::new();
-    tokio::spawn(write(messages, output, written.clone().drop_guard()));
-    let client = Arc::new(StdioLink {
-        queue: Mutex::new(Some(queue)),
-        is_given_up: CancellationToken::new(),
-    });
+    let client = Arc::new(StdioLink::start(output, written.clone()));
     let session = proxy
         .accept(Transport::Stdio, visitor, Arc::<StdioLink>::clone(&client))
         .map_err(StdioError::NotAdmitted)?;
@@ -239,6 +234,16 @@ struct StdioLink {
 }
 
 impl StdioLink {
+    /// Returns a link that writes to `output`. `written` is cancelled when it writes no more.
+    fn start(output: impl AsyncWrite + Send + Unpin + 'static, written: CancellationToken) -> Self {
+        let (queue, messages) = mpsc::channel(QUEUE);
+        tokio::spawn(write(messages, output, written.drop_guard()));
+        Self {
+            queue: Mutex::new(Some(queue)),
+            is_given_up: CancellationToken::new(),
+        }
+    }
+
     /// Queues a line. A client that does not read blocks the sender, as a pipe to the server itself
     /// would; only the end of the session limits that.
     async fn send(&self, line: Bytes) {
@@ -280,34 +285,4 @@ impl ClientLink for StdioLink {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    async fn lines(text: &[u8], limit: usize) -> Vec<String> {
-        let mut input = BufReader::with_capacity(4, text);
-        let mut found = Vec::new();
-        loop {
-            match read_line(&mut input, limit).await.unwrap() {
-                InputLine::Text(line) => found.push(String::from_utf8_lossy(&line).into_owned()),
-                InputLine::TooLong => found.push("too long".into()),
-                InputLine::End => return found,
-            }
-        }
-    }
-
-    #[tokio::test]
-    async fn lines_are_split_and_empty_ones_skipped() {
-        assert_eq!(
-            lines(b"one\r\n\n \ntwo\nthree", 100).await,
-            ["one\r", "two", "three"]
-        );
-    }
-
-    #[tokio::test]
-    async fn oversized_lines_are_dropped_and_the_next_is_read() {
-        assert_eq!(
-            lines(b"123456789\nok\n123456789", 5).await,
-            ["too long", "ok", "too long"]
-        );
-    }
-}
+mod tests;

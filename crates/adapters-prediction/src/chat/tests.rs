@@ -1,10 +1,15 @@
 //! Tests of the client against a server with correct, wrong, late and missing responses.
 
 use std::collections::VecDeque;
+use std::future::ready;
 use std::sync::Arc;
 use std::time::Instant;
 
 use parking_lot::Mutex;
+use riglm_ports::contract::model_call::{
+    ModelCallScene, ModelFailure, SECRET_ANSWER, SECRET_PROMPT,
+};
+use riglm_ports::contract::query_expander::QueryExpanderScene;
 use serde_json::{Value, json};
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
 use tokio::net::{TcpListener, TcpStream};
@@ -30,6 +35,8 @@ enum Answer {
 struct Server {
     url: String,
     plan: Arc<Mutex<VecDeque<Answer>>>,
+    /// The answer after the end of the plan.
+    always: Arc<Mutex<Option<Answer>>>,
     requests: Arc<Mutex<Vec<(String, Value)>>>,
 }
 
@@ -39,6 +46,7 @@ impl Server {
         let server = Self {
             url: format!("http://{}/v1", listener.local_addr().unwrap()),
             plan: Arc::new(Mutex::new(plan.into_iter().collect())),
+            always: Arc::default(),
             requests: Arc::default(),
         };
         let answering = server.clone();
@@ -73,6 +81,7 @@ impl Server {
         let body: Value = serde_json::from_slice(&body).unwrap();
         self.requests.lock().push((head, body.clone()));
         let planned = self.plan.lock().pop_front();
+        let planned = planned.or_else(|| self.always.lock().clone());
         let (status, body) = match planned {
             Some(Answer::Reply(status, body)) => (status, body),
             Some(Answer::Hang) => return tokio::time::sleep(Duration::from_hours(1)).await,
@@ -129,6 +138,71 @@ async fn contract_model() -> Arc<ChatModel> {
 }
 
 riglm_ports::reranker_contract!(contract, contract_model());
+
+/// A model and its server.
+#[derive(Debug)]
+struct Scene {
+    model: ChatModel,
+    server: Server,
+}
+
+impl Scene {
+    async fn new() -> Box<Self> {
+        let server = Server::start([]).await;
+        let model = model_at(&server.url);
+        Box::new(Self { model, server })
+    }
+}
+
+impl QueryExpanderScene for Scene {
+    fn expander(&self) -> &dyn QueryExpander {
+        &self.model
+    }
+
+    fn answer_with(&self, texts: &[&str]) {
+        let body = reply_with(&json!(texts).to_string());
+        *self.server.always.lock() = Some(Answer::Reply(200, body));
+    }
+}
+
+riglm_ports::query_expander_contract!(expander_contract, Scene::new());
+
+/// The use of the model whose failures are tested.
+#[derive(Debug)]
+enum FailingCall {
+    Rerank,
+    Expand,
+}
+
+#[async_trait]
+impl ModelCallScene for FailingCall {
+    async fn failure(&self, failure: ModelFailure) -> Option<ModelCallError> {
+        let server = Server::start(match failure {
+            ModelFailure::Down => None,
+            ModelFailure::Failing => Some(Answer::Reply(500, SECRET_ANSWER.into())),
+            ModelFailure::Nonsense => Some(Answer::Reply(200, reply_with(SECRET_ANSWER))),
+            ModelFailure::Silent => Some(Answer::Hang),
+        });
+        let url = match failure {
+            ModelFailure::Down => {
+                let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+                format!("http://{}/v1", listener.local_addr().unwrap())
+            }
+            _ => server.await.url,
+        };
+        let model = match failure {
+            ModelFailure::Silent => model_within(&url, Duration::from_millis(300)),
+            _ => model_at(&url),
+        };
+        match self {
+            Self::Rerank => model.rerank(SECRET_PROMPT, &catalog()).await.err(),
+            Self::Expand => model.expand(SECRET_PROMPT, 3).await.err(),
+        }
+    }
+}
+
+riglm_ports::model_call_contract!(failing_rerank, ready(Box::new(FailingCall::Rerank)));
+riglm_ports::model_call_contract!(failing_expand, ready(Box::new(FailingCall::Expand)));
 
 #[tokio::test]
 async fn requests_follow_the_configuration_and_answers_report_the_usage() {

@@ -6,6 +6,7 @@
 )]
 
 mod condition;
+mod contract;
 mod erasure;
 mod killed;
 mod load;

@@ -350,7 +350,8 @@ impl Instruments {
     fn tool_called(&self, call: &ToolCalledEvent<'_>) {
         self.calls_by_source
             .add(1, &of_call(call.source, call.is_first_use));
-        if let Some(mass) = call.predicted_mass {
+        // One sum that is no number would spoil the counter for good.
+        if let Some(mass) = call.predicted_mass.filter(|mass| mass.is_finite()) {
             self.predicted_calls.add(1, &[]);
             self.predicted_mass.add(mass, &[]);
             self.covered_calls.add(u64::from(call.is_shown()), &[]);
@@ -361,9 +362,10 @@ impl Instruments {
         let policy = KeyValue::new("policy", list.policy.to_owned());
         let labels = [policy, KeyValue::new("mode", list.mode.as_str())];
         self.lists_shown.add(1, &labels);
-        self.list_tools.record(list.n_shown as u64, &labels[..1]);
+        self.list_tools
+            .record(bounded(list.n_shown as u64), &labels[..1]);
         self.list_tools_available
-            .record(list.n_available as u64, &[]);
+            .record(bounded(list.n_available as u64), &[]);
         self.list_tokens_shown.add(list.shown_tokens, &labels[..1]);
         let saved = list.available_tokens.saturating_sub(list.shown_tokens);
         self.list_tokens_saved.add(saved, &labels[..1]);
@@ -393,4 +395,12 @@ fn of_limit(limit: CallLimit, scope: LimitScope) -> [KeyValue; 2] {
 
 fn seconds(duration: Duration) -> f64 {
     duration.as_secs_f64()
+}
+
+/// The largest number in a histogram. Its sum takes more records of it than a process can make.
+const MAX_RECORDED: u64 = 1 << 32;
+
+/// Returns the number for a histogram, whose sum must not overflow.
+fn bounded(number: u64) -> u64 {
+    number.min(MAX_RECORDED)
 }

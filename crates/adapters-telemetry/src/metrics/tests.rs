@@ -1,3 +1,4 @@
+use std::future::ready;
 use std::time::Duration;
 
 use riglm_domain::id::{ToolName, UpstreamName};
@@ -5,6 +6,7 @@ use riglm_domain::retrieval::search::SearchQuality;
 use riglm_domain::safeguards::limiter::LimitScope;
 use riglm_domain::selection::shown::SelectionMode;
 use riglm_domain::usage::invocation::{Outcome, ToolSource};
+use riglm_ports::contract::observer::ObserverScene;
 use riglm_ports::model_call::ModelUsage;
 use riglm_ports::observer::{
     CallLimit, ListShownEvent, ModelKind, ModelOutcome, ModelPurpose, ModelRequestEvent,
@@ -12,6 +14,18 @@ use riglm_ports::observer::{
 };
 
 use super::*;
+
+impl ObserverScene for Metrics {
+    fn observer(&self) -> &dyn Observer {
+        self
+    }
+
+    fn size(&self) -> usize {
+        self.text().unwrap().len()
+    }
+}
+
+riglm_ports::observer_contract!(contract, ready(Box::new(Metrics::new().unwrap())));
 
 fn upstream() -> UpstreamName {
     UpstreamName::parse("files").unwrap()

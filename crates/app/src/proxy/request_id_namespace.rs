@@ -137,7 +137,18 @@ fn unescape(message: Message) -> Message {
 
 #[cfg(test)]
 mod tests {
+    use std::future::ready;
+
+    use riglm_ports::contract::downstream::RecordedScene;
+
     use super::*;
+
+    riglm_ports::client_link_contract!(
+        contract,
+        ready(Box::new(RecordedScene::new(|client| Arc::new(
+            UnescapingLink::new(client)
+        ))))
+    );
 
     fn message(text: &str) -> Message {
         Message::from_text(text.into()).unwrap()

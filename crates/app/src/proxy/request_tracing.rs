@@ -200,7 +200,29 @@ fn within_limit(name: &str) -> &str {
 
 #[cfg(test)]
 mod tests {
+    use std::future::ready;
+
+    use jiff::Timestamp;
+    use riglm_domain::mcp::protocol::Transport;
+    use riglm_domain::privacy::principal::Principal;
+    use riglm_ports::contract::downstream::RecordedScene;
+    use riglm_ports::fake::RecordingTracer;
+
     use super::*;
+    use crate::proxy::ClientIdentity;
+
+    fn traced(client: Arc<dyn ClientLink>) -> Arc<dyn ClientLink> {
+        let visitor = ClientIdentity::from(&Principal::local());
+        let context = ClientContext::new(Transport::Stdio, visitor, Timestamp::UNIX_EPOCH);
+        let traces = Arc::new(Traces {
+            tracer: Arc::<RecordingTracer>::default(),
+            client_context: Arc::new(context),
+            open: Mutex::default(),
+        });
+        Tracing::link(client, Some(&traces))
+    }
+
+    riglm_ports::client_link_contract!(contract, ready(Box::new(RecordedScene::new(traced))));
 
     #[test]
     fn names_are_cut_and_methods_are_those_of_the_protocol() {

@@ -234,6 +234,11 @@ impl Reranker for ClientModel {
 
 #[cfg(test)]
 mod tests {
+    use std::future::ready;
+
+    use riglm_ports::contract::model_call::{
+        ModelCallScene, ModelFailure, SECRET_ANSWER, SECRET_PROMPT,
+    };
     use riglm_ports::fake::RecordingClient;
 
     use super::*;
@@ -305,6 +310,80 @@ mod tests {
         };
         tokio::join!(scene.model.model.rerank("q", &catalog), answering).0
     }
+
+    /// A client whose model answers at once: with all tools, the last one first, or with this
+    /// member in place of that.
+    #[derive(Debug)]
+    struct AnsweringClient {
+        sampling: Arc<Sampling>,
+        member: Option<String>,
+    }
+
+    #[async_trait]
+    impl ClientLink for AnsweringClient {
+        async fn deliver(&self, message: Message, _route: Route) {
+            let asked: serde_json::Value = serde_json::from_slice(message.raw()).unwrap();
+            if asked["method"] != "sampling/createMessage" {
+                return;
+            }
+            let question = asked["params"]["messages"][0]["content"]["text"].as_str();
+            let lines = question.unwrap().lines().filter_map(|line| {
+                let tool: serde_json::Value = serde_json::from_str(line).ok()?;
+                tool["name"].as_str().map(str::to_owned)
+            });
+            let mut names: Vec<String> = lines.collect();
+            names.reverse();
+            let content = json!({"type": "text", "text": json!(names).to_string()});
+            let result = || format!(r#""result":{{"content":{content}}}"#);
+            let member = self.member.clone().unwrap_or_else(result);
+            let answer = format!(r#"{{"jsonrpc":"2.0","id":{},{member}}}"#, asked["id"]);
+            let answer = Message::from_text(answer).unwrap();
+            assert!(self.sampling.take_answers(row(1), answer).is_none());
+        }
+
+        async fn finish(&self, _request: &RequestId) {}
+
+        async fn close(&self) {}
+    }
+
+    fn model_answering(member: Option<String>) -> ClientModel {
+        let sampling = Arc::<Sampling>::default();
+        let client = AnsweringClient {
+            sampling: Arc::clone(&sampling),
+            member,
+        };
+        ClientModel {
+            sampling,
+            client: Arc::new(client),
+            request: RequestId::Number("7".into()),
+            row: row(1),
+        }
+    }
+
+    riglm_ports::reranker_contract!(contract, ready(Box::new(model_answering(None))));
+
+    /// The failures of the model of a client. It has no timeout: the caller drops the call.
+    #[derive(Debug)]
+    struct FailingModel;
+
+    #[async_trait]
+    impl ModelCallScene for FailingModel {
+        async fn failure(&self, failure: ModelFailure) -> Option<ModelCallError> {
+            let member = match failure {
+                ModelFailure::Failing => {
+                    format!(r#""error":{{"code":-1,"message":"{SECRET_ANSWER}"}}"#)
+                }
+                ModelFailure::Nonsense => {
+                    format!(r#""result":{{"content":{{"type":"text","text":"{SECRET_ANSWER}"}}}}"#)
+                }
+                ModelFailure::Down | ModelFailure::Silent => return None,
+            };
+            let model = model_answering(Some(member));
+            model.rerank(SECRET_PROMPT, &catalog()).await.err()
+        }
+    }
+
+    riglm_ports::model_call_contract!(failures, ready(Box::new(FailingModel)));
 
     #[tokio::test]
     async fn the_model_of_the_client_gives_the_order() {

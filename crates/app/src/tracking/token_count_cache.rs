@@ -48,9 +48,17 @@ impl TokenCounter for CachedTokenCounter {
 
 #[cfg(test)]
 mod tests {
+    use std::future::ready;
     use std::sync::atomic::{AtomicUsize, Ordering};
 
+    use riglm_ports::fake::WordCounter;
+
     use super::*;
+
+    riglm_ports::token_counter_contract!(
+        contract,
+        ready(Box::new(CachedTokenCounter::new(Arc::new(WordCounter))))
+    );
 
     /// Counts bytes, and the number of counted texts.
     #[derive(Debug, Default)]

@@ -223,7 +223,10 @@ fn warn_of(token: &ControlToken) {
 
 #[cfg(test)]
 mod tests {
+    use std::future::ready;
+
     use futures_util::FutureExt as _;
+    use riglm_ports::contract::authenticator::AuthenticatorScene;
     use secrecy::SecretString;
 
     use super::*;
@@ -240,6 +243,31 @@ mod tests {
 
     const A: &str = "the key of alice";
     const B: &str = "the key of bob 1";
+
+    impl AuthenticatorScene for ClientKeys {
+        fn authenticator(&self) -> &dyn Authenticator {
+            self
+        }
+
+        fn accepted(&self) -> Vec<(Option<String>, Principal)> {
+            let key = |key: &str, name| (Some(key.to_owned()), Principal::from_name(name));
+            vec![key(A, "alice"), key(B, "bob")]
+        }
+
+        fn refused(&self) -> Vec<Option<String>> {
+            vec![None, Some("the key of carol".into())]
+        }
+
+        fn revoke_first(&self) -> bool {
+            self.replace(ring(&[("bob", B)]));
+            true
+        }
+    }
+
+    riglm_ports::authenticator_contract!(
+        contract,
+        ready(Box::new(ClientKeys::new(ring(&[("alice", A), ("bob", B)]))))
+    );
 
     #[test]
     fn removed_keys_end_only_their_own_streams() {

@@ -146,16 +146,24 @@ pub fn parse_order(answer: &str, catalog: &BriefCatalog) -> Option<Vec<usize>> {
 #[must_use]
 pub fn parse_wordings(answer: &str, query: &str, n: usize) -> Option<Vec<String>> {
     let mut texts: Vec<String> = Vec::new();
+    let query = readable(query).to_lowercase();
     for text in string_array(answer)? {
-        let shown = text.chars().map(|c| if c.is_control() { ' ' } else { c });
-        let text: String = shown.take(MAX_TEXT_CHARS).collect();
-        let text = text.trim();
-        let is_known = text.eq_ignore_ascii_case(query) || texts.iter().any(|known| known == text);
+        let text = readable(&text);
+        let is_known = text.to_lowercase() == query || texts.contains(&text);
         if !text.is_empty() && !is_known && texts.len() < n {
-            texts.push(text.to_owned());
+            texts.push(text);
         }
     }
     Some(texts)
+}
+
+/// Returns the beginning of a text without control characters and outer white space.
+fn readable(text: &str) -> String {
+    let shown = text.chars().map(|c| if c.is_control() { ' ' } else { c });
+    let inner = shown.skip_while(|c| c.is_whitespace());
+    let mut text: String = inner.take(MAX_TEXT_CHARS).collect();
+    text.truncate(text.trim_end().len());
+    text
 }
 
 /// Reads the array of strings in an answer.

@@ -22,9 +22,19 @@ pub enum JournalCondition {
 
 /// Stores records in the order of the calls until they are rows.
 ///
-/// An appended record survives the death of the process by any signal. With durability `power` it
-/// also survives a loss of power. A journal does not wait for the database: it accepts records
-/// while the database is slow, locked or unreachable, up to its limit of waiting bytes.
+/// # Promises
+///
+/// - Records become rows in the order of the calls, each once, without another call. Records of
+///   several callers at a time all become rows.
+/// - A journal on disk accepts records while the database is slow, locked or unreachable, up to its
+///   limit of waiting bytes, and they become rows afterwards. A journal in memory refuses them.
+/// - The condition is sound while records become rows, behind while the database refuses them, and
+///   sound again afterwards, without another call.
+/// - A record in a journal on disk survives the death of the process by any signal. With durability
+///   `power` it also survives a loss of power. The suite of the adapter kills processes for this.
+///
+/// `contract::journal` has a clause for each of the others. A journal for `recording.mode = "off"`
+/// accepts every record and drops it.
 #[async_trait]
 pub trait Journal: Send + Sync + fmt::Debug {
     /// Appends one record.

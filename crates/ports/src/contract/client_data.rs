@@ -293,7 +293,8 @@ pub async fn recommendations_and_feedback_belong_to_the_client_of_their_work_ses
 }
 
 /// Returns a session of a client by this name.
-fn client(name: &str) -> Session {
+#[must_use]
+pub fn client(name: &str) -> Session {
     Session {
         client: hash(name),
         client_info: ClientInfo::new(name, "1.0"),
@@ -336,7 +337,7 @@ fn epochs(client: &Session, first: u8) -> [ListEpoch; 2] {
 }
 
 /// Stores rows of every kind for a client, with identifiers and moments from `first` on.
-async fn fill(store: &impl UsageStore, client: &Session, first: u8) {
+pub async fn fill(store: &impl UsageStore, client: &Session, first: u8) {
     let [ended, open] = sessions(client, first);
     let done = call(ended.id, first + 2);
     let records = [

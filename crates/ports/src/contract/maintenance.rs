@@ -1,4 +1,5 @@
-//! The clauses of [`Maintenance`](crate::analytics::Maintenance).
+//! The clauses of [`Maintenance`](crate::analytics::Maintenance) and of the
+//! [`MaintenanceGuard`](crate::analytics::MaintenanceGuard) of a task.
 
 use futures_util::future::join;
 use jiff::Timestamp;

@@ -1,4 +1,4 @@
-//! The clauses of [`Tracer`].
+//! The clauses of [`Tracer`] and its [`Span`](crate::tracer::Span)s.
 
 use std::collections::HashSet;
 

@@ -44,7 +44,9 @@ impl ClientLink for RecordingClient {
     }
 
     async fn finish(&self, request: &RequestId) {
-        self.finished.lock().push(request.clone());
+        if !self.is_closed() {
+            self.finished.lock().push(request.clone());
+        }
     }
 
     async fn close(&self) {

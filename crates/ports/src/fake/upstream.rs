@@ -1,7 +1,9 @@
 //! An upstream with scripted answers.
 
 use std::collections::VecDeque;
+use std::fmt;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use async_trait::async_trait;
 use parking_lot::Mutex;
@@ -20,19 +22,48 @@ pub struct ScriptedUpstream {
     script: Arc<Mutex<Script>>,
 }
 
-#[derive(Debug, Default)]
+/// The reaction of the server to the text of a message.
+type React = dyn Fn(&str) -> ScriptedReaction + Send + Sync;
+
+/// The reaction of a scripted upstream to one message.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ScriptedReaction {
+    /// The messages that the server sends, on the stream of the request if there are streams.
+    pub messages: Vec<String>,
+    /// Whether the server ends the connection afterwards.
+    pub is_end: bool,
+}
+
+#[derive(Default)]
 struct Script {
     sent: Vec<(usize, String)>,
     /// The trace context of each sent message, as a `traceparent` header.
     traces: Vec<Option<String>>,
-    connections: Vec<Arc<dyn UpstreamEvents>>,
+    /// The receivers of the connections; `None` after the end of a connection.
+    connections: Vec<Option<Arc<dyn UpstreamEvents>>>,
     n_closed: usize,
+    react: Option<Arc<React>>,
     refusals: VecDeque<UpstreamError>,
     connect_refusals: VecDeque<UpstreamError>,
     replies: Vec<(String, String)>,
     // Used once, before `replies`.
     first_replies: Vec<(String, String)>,
     has_streams: bool,
+}
+
+impl fmt::Debug for Script {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Script")
+            .field("sent", &self.sent)
+            .finish_non_exhaustive()
+    }
+}
+
+impl Script {
+    /// Returns the receiver of the newest connection, unless it has ended.
+    fn newest(&self) -> Option<Arc<dyn UpstreamEvents>> {
+        self.connections.last().cloned().flatten()
+    }
 }
 
 impl ScriptedUpstream {
@@ -75,6 +106,11 @@ impl ScriptedUpstream {
         self.script.lock().first_replies.push(reply);
     }
 
+    /// Reacts to every message like this, before the answers of [`Self::reply_to`].
+    pub fn react_with(&self, react: impl Fn(&str) -> ScriptedReaction + Send + Sync + 'static) {
+        self.script.lock().react = Some(Arc::new(react));
+    }
+
     /// Returns the sent messages: the number of the connection, from 0, and the text.
     pub fn sent_messages(&self) -> Vec<(usize, String)> {
         self.script.lock().sent.clone()
@@ -93,7 +129,7 @@ impl ScriptedUpstream {
 
     /// Sends a message on the newest connection. Text that is not a message is ignored.
     pub async fn send_to_client(&self, text: &str, related: Option<RequestId>) {
-        let events = self.script.lock().connections.last().cloned();
+        let events = self.script.lock().newest();
         if let (Some(events), Ok(message)) = (events, Message::from_text(text.into())) {
             events.on_message(message, related).await;
         }
@@ -101,16 +137,16 @@ impl ScriptedUpstream {
 
     /// Reports on the newest connection that a request will not be answered.
     pub async fn leave_unanswered(&self, request: RequestId, error: UpstreamError) {
-        let events = self.script.lock().connections.last().cloned();
+        let events = self.script.lock().newest();
         if let Some(events) = events {
             events.on_unanswered(request, error).await;
         }
     }
 
-    /// Reports that the newest connection was lost.
+    /// Reports that the newest connection was lost. It refuses messages from then on.
     pub async fn lose_connection(&self, error: UpstreamError) {
-        let events = self.script.lock().connections.last().cloned();
-        if let Some(events) = events {
+        let events = self.script.lock().connections.last_mut().map(Option::take);
+        if let Some(Some(events)) = events {
             events.on_lost(error).await;
         }
     }
@@ -131,11 +167,11 @@ impl UpstreamConnector for ScriptedUpstream {
         if let Some(error) = script.connect_refusals.pop_front() {
             return Err(error);
         }
-        script.connections.push(Arc::clone(&events));
+        script.connections.push(Some(events));
         let number = script.connections.len() - 1;
         Ok(Arc::new(ScriptedLink {
             number,
-            events,
+            is_closed: AtomicBool::new(false),
             script: Arc::clone(&self.script),
         }))
     }
@@ -144,47 +180,84 @@ impl UpstreamConnector for ScriptedUpstream {
 #[derive(Debug)]
 struct ScriptedLink {
     number: usize,
-    events: Arc<dyn UpstreamEvents>,
+    is_closed: AtomicBool,
     script: Arc<Mutex<Script>>,
+}
+
+impl ScriptedLink {
+    /// Returns the receiver of the connection, unless it has ended.
+    fn events(&self) -> Option<Arc<dyn UpstreamEvents>> {
+        self.script.lock().connections[self.number].clone()
+    }
+
+    /// Returns the receiver of the connection, which gets nothing from now on.
+    fn take_events(&self) -> Option<Arc<dyn UpstreamEvents>> {
+        self.script.lock().connections[self.number].take()
+    }
+
+    /// Reports the reaction to a message.
+    async fn react(&self, reaction: ScriptedReaction, related: Option<&RequestId>) {
+        for text in reaction.messages {
+            if let Some(events) = self.events()
+                && let Ok(message) = Message::from_text(text)
+            {
+                events.on_message(message, related.cloned()).await;
+            }
+        }
+        if reaction.is_end
+            && let Some(events) = self.take_events()
+        {
+            let reason = "the server has ended".into();
+            events.on_lost(UpstreamError::Lost { reason }).await;
+        }
+    }
+}
+
+impl Script {
+    /// Records a message, and returns the scripted answer to it.
+    fn take(&mut self, number: usize, message: &Message) -> Option<String> {
+        let text = String::from_utf8_lossy(message.raw()).into_owned();
+        self.sent.push((number, text));
+        let trace = message.trace().map(|trace| trace.traceparent());
+        self.traces.push(trace);
+        let (method, id) = message.single()?.as_request()?;
+        let of_method = |(known, _): &(String, String)| known == method;
+        let first = self.first_replies.iter().position(of_method);
+        let first = first.map(|at| self.first_replies.remove(at));
+        let always = || self.replies.iter().find(|reply| of_method(reply)).cloned();
+        let (_, member) = first.or_else(always)?;
+        Some(format!(r#"{{"jsonrpc":"2.0","id":{id},{member}}}"#))
+    }
 }
 
 #[async_trait]
 impl UpstreamLink for ScriptedLink {
     async fn send(&self, message: Message) -> Result<SendOutcome, UpstreamError> {
-        let reply = {
+        let (reply, react, has_streams) = {
             let mut script = self.script.lock();
             if let Some(error) = script.refusals.pop_front() {
                 return Err(error);
             }
-            let text = String::from_utf8_lossy(message.raw()).into_owned();
-            script.sent.push((self.number, text));
-            let trace = message.trace().map(|trace| trace.traceparent());
-            script.traces.push(trace);
-            message
-                .single()
-                .and_then(|envelope| envelope.as_request())
-                .and_then(|(method, id)| {
-                    let of_method = |(known, _): &(String, String)| known == method;
-                    let first = script.first_replies.iter().position(of_method);
-                    let first = first.map(|at| script.first_replies.remove(at));
-                    let always = || {
-                        script
-                            .replies
-                            .iter()
-                            .find(|reply| of_method(reply))
-                            .cloned()
-                    };
-                    let (_, member) = first.or_else(always)?;
-                    Some((
-                        format!(r#"{{"jsonrpc":"2.0","id":{id},{member}}}"#),
-                        id.clone(),
-                    ))
-                })
+            if script.connections[self.number].is_none() {
+                return Err(UpstreamError::Lost {
+                    reason: "the connection is closed".into(),
+                });
+            }
+            let reply = script.take(self.number, &message);
+            (reply, script.react.clone(), script.has_streams)
         };
-        if let Some((text, id)) = reply
-            && let Ok(message) = Message::from_text(text)
-        {
-            self.events.on_message(message, Some(id)).await;
+        let id = message.single().and_then(|part| part.as_request());
+        let id = id.map(|(_, id)| id);
+        if let Some(react) = react {
+            let text = String::from_utf8_lossy(message.raw());
+            self.react(react(&text), id.filter(|_| has_streams)).await;
+        }
+        if let Some(text) = reply {
+            let reply = ScriptedReaction {
+                messages: vec![text],
+                is_end: false,
+            };
+            self.react(reply, id).await;
         }
         Ok(SendOutcome::Delivered)
     }
@@ -194,6 +267,15 @@ impl UpstreamLink for ScriptedLink {
     }
 
     async fn close(&self) {
-        self.script.lock().n_closed += 1;
+        self.take_events();
+        if !self.is_closed.swap(true, Ordering::SeqCst) {
+            self.script.lock().n_closed += 1;
+        }
+    }
+}
+
+impl Drop for ScriptedLink {
+    fn drop(&mut self) {
+        self.take_events();
     }
 }

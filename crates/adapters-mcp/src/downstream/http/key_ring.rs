@@ -131,6 +131,10 @@ impl Authenticator for KeyRing {
 
 #[cfg(test)]
 mod tests {
+    use std::future::ready;
+
+    use riglm_ports::contract::authenticator::AuthenticatorScene;
+
     use super::*;
 
     fn ring(keys: &[(&str, &str)]) -> Result<KeyRing, Vec<(String, KeyError)>> {
@@ -141,6 +145,43 @@ mod tests {
                 .collect(),
         })
     }
+
+    const ALICE: &str = "the key of alice";
+    const BOB: &str = "the key of bob 1234";
+
+    impl AuthenticatorScene for KeyRing {
+        fn authenticator(&self) -> &dyn Authenticator {
+            self
+        }
+
+        fn accepted(&self) -> Vec<(Option<String>, Principal)> {
+            if self.is_empty() {
+                let keys = [None, Some("any key".to_owned())];
+                return keys.map(|key| (key, Principal::local())).into();
+            }
+            let key = |key: &str, name| (Some(key.to_owned()), Principal::from_name(name));
+            vec![key(ALICE, "alice"), key(BOB, "bob")]
+        }
+
+        fn refused(&self) -> Vec<Option<String>> {
+            if self.is_empty() {
+                return Vec::new();
+            }
+            let digest = KeyDigest::of(BOB).unwrap().to_string();
+            vec![None, Some("the key of carol".into()), Some(digest)]
+        }
+    }
+
+    fn two_keys() -> KeyRing {
+        let digest = KeyDigest::of(BOB).unwrap().to_string();
+        ring(&[("alice", ALICE), ("bob", &digest)]).unwrap()
+    }
+
+    riglm_ports::authenticator_contract!(contract, ready(Box::new(two_keys())));
+    riglm_ports::authenticator_contract!(
+        contract_without_keys,
+        ready(Box::new(KeyRing::default()))
+    );
 
     #[test]
     fn a_key_is_known_by_itself_and_by_its_digest() {

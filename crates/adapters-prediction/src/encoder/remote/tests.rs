@@ -30,6 +30,16 @@ fn encoder(server: &Server) -> RemoteEncoder {
     RemoteEncoder::new(config(&server.url)).unwrap()
 }
 
+async fn contract_encoder() -> Box<RemoteEncoder> {
+    let server = Server::always(Answer::Words).await;
+    let mut config = config(&server.url);
+    config.query_prefix = String::new();
+    config.timeout = Duration::from_secs(20);
+    Box::new(RemoteEncoder::new(config).unwrap())
+}
+
+riglm_ports::encoder_contract!(contract, contract_encoder());
+
 fn reply(body: &str) -> Answer {
     Answer::Reply(200, "", body.into())
 }

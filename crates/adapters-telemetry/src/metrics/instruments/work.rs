@@ -95,7 +95,8 @@ impl WorkSessionInstruments {
                 self.answers.add(1, &[of_answer(*has_stopped)]);
             }
             DiminishingReturnsEvent::SessionOver { n_searches } => {
-                self.searches_of_session.record(*n_searches, &[]);
+                self.searches_of_session
+                    .record(super::bounded(*n_searches), &[]);
             }
         }
     }

@@ -345,6 +345,7 @@ fn cut(name: &str) -> String {
 
 #[cfg(test)]
 mod tests {
+    use std::future::ready;
     use std::time::Duration;
 
     use riglm_domain::id::{RunId, ToolName, UpstreamName};
@@ -357,6 +358,7 @@ mod tests {
     use riglm_domain::selection::shown::SelectionMode;
     use riglm_domain::usage::invocation::{Outcome, SessionKey, ToolSource};
     use riglm_domain::usage::session::{ClientInfo, Session};
+    use riglm_ports::contract::observer::ObserverScene;
     use riglm_ports::fake::ManualClock;
     use riglm_ports::model_call::ModelUsage;
     use riglm_ports::observer::{CallLimit, ModelKind, ModelOutcome, ModelPurpose, SearchScope};
@@ -569,6 +571,41 @@ mod tests {
             ),
         ]);
     }
+
+    /// A feed with a follower that does not read.
+    #[derive(Debug)]
+    struct Followed {
+        feed: EventFeed,
+        follower: parking_lot::Mutex<Follower>,
+    }
+
+    impl Followed {
+        fn new() -> Self {
+            let feed = feed();
+            let follower = parking_lot::Mutex::new(feed.follow());
+            Self { feed, follower }
+        }
+    }
+
+    impl ObserverScene for Followed {
+        fn observer(&self) -> &dyn Observer {
+            &self.feed
+        }
+
+        fn size(&self) -> usize {
+            let mut events = 0;
+            let mut bytes = 0;
+            let mut follower = self.follower.lock();
+            while let Some(waiting) = follower.waiting() {
+                events += 1;
+                bytes += waiting.map_or(0, |event| event.data.to_string().len());
+            }
+            assert!(events <= MAX_HELD + 1, "{events} events");
+            bytes
+        }
+    }
+
+    riglm_ports::observer_contract!(contract, ready(Box::new(Followed::new())));
 
     #[tokio::test]
     async fn followers_receive_only_later_events() {

@@ -1,3 +1,5 @@
+mod contract;
+
 use std::time::Duration;
 
 use async_trait::async_trait;

@@ -5,6 +5,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use parking_lot::Mutex;
+use riglm_ports::encoder::{Encoder as _, TextRole};
+use riglm_ports::fake::WordEncoder;
 use serde_json::{Value, json};
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
 use tokio::net::{TcpListener, TcpStream};
@@ -16,6 +18,8 @@ pub(super) enum Answer {
     Reply(u16, &'static str, String),
     /// One vector for each text: its length in bytes, and 1.
     Lengths,
+    /// The vectors of [`WordEncoder`].
+    Words,
     /// No response for a long time.
     Hang,
 }
@@ -39,15 +43,26 @@ impl Request {
 pub(super) struct Server {
     pub(super) url: String,
     plan: Arc<Mutex<VecDeque<Answer>>>,
+    after_plan: Answer,
     requests: Arc<Mutex<Vec<Request>>>,
 }
 
 impl Server {
     pub(super) async fn start(plan: impl IntoIterator<Item = Answer>) -> Self {
+        Self::start_with(plan, Answer::Lengths).await
+    }
+
+    /// Starts a server that gives every answer in this way.
+    pub(super) async fn always(answer: Answer) -> Self {
+        Self::start_with([], answer).await
+    }
+
+    async fn start_with(plan: impl IntoIterator<Item = Answer>, after_plan: Answer) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let server = Self {
             url: format!("http://{}/v1", listener.local_addr().unwrap()),
             plan: Arc::new(Mutex::new(plan.into_iter().collect())),
+            after_plan,
             requests: Arc::default(),
         };
         let answering = server.clone();
@@ -84,9 +99,10 @@ impl Server {
         };
         self.requests.lock().push(request.clone());
         let planned = self.plan.lock().pop_front();
-        let (status, lines, body) = match planned.unwrap_or(Answer::Lengths) {
+        let (status, lines, body) = match planned.unwrap_or(self.after_plan) {
             Answer::Reply(status, lines, body) => (status, lines, body),
             Answer::Lengths => (200, "", lengths(&request.inputs())),
+            Answer::Words => (200, "", words(&request.inputs()).await),
             Answer::Hang => return tokio::time::sleep(Duration::from_hours(1)).await,
         };
         let length = body.len();
@@ -98,6 +114,14 @@ impl Server {
         let _ = stream.write_all(body.as_bytes()).await;
         let _ = stream.shutdown().await;
     }
+}
+
+async fn words(inputs: &[&str]) -> String {
+    let texts = inputs.iter().map(|text| (*text).to_owned()).collect();
+    let vectors = WordEncoder.encode(texts, TextRole::Query).await.unwrap();
+    let entry = |(index, vector)| json!({"index": index, "embedding": vector});
+    let data: Vec<Value> = vectors.iter().enumerate().map(entry).collect();
+    json!({"object": "list", "data": data}).to_string()
 }
 
 fn lengths(inputs: &[&str]) -> String {
