@@ -31,6 +31,7 @@ mod list_lengths;
 mod models;
 mod operators;
 mod overriding;
+mod pausing;
 mod postgres;
 mod profiles;
 mod recommending;

@@ -27,6 +27,7 @@ mod list_scope;
 mod list_updates;
 mod lists;
 mod operator_settings;
+mod pause;
 mod policy;
 mod rendering;
 mod token_counts;
@@ -39,8 +40,11 @@ mod write_gating;
 
 use std::collections::HashSet;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use arc_swap::ArcSwap;
+use jiff::Timestamp;
+use parking_lot::Mutex;
 use riglm_domain::id::ToolName;
 use riglm_domain::prediction::{Selection, SelectionContext};
 use riglm_ports::list_policy::ListPolicy;
@@ -56,36 +60,58 @@ pub use forecast::{ForecastTool, ListForecast, PlacementReason};
 pub use list_request::{ListIntent, ListRequest};
 pub use list_updates::ListedCall;
 pub use lists::{ListStores, Lists, ListsParts};
+pub use pause::Pause;
 pub use rendering::{OwnToolsUse, ShownList};
 
-/// Applies the configured selection of tools to lists.
+/// The way in which the tools of lists are selected.
+#[derive(Clone, Debug, Default)]
+pub enum ListChoice {
+    /// Lists are shown whole.
+    #[default]
+    Whole,
+    /// Each page is selected by the names of its tools.
+    Names(Arc<dyn ListPolicy>),
+    /// Whole lists are selected from learned data.
+    Learned,
+}
+
+/// Applies the configured selection of tools to lists. All clones share the selection, which may
+/// change at any time.
 #[derive(Clone, Debug, Default)]
 pub struct ListFilter {
-    // May be replaced at any time, but it is either present or absent for the whole run.
-    policy: Option<Arc<ArcSwap<Arc<dyn ListPolicy>>>>,
+    state: Arc<SelectionState>,
     lists: Option<Arc<Lists>>,
     forbidden: Option<Arc<Forbidden>>,
+}
+
+/// The selection that all clones of a filter share.
+#[derive(Debug, Default)]
+struct SelectionState {
+    choice: ArcSwap<ListChoice>,
+    /// Locked during a change of `is_paused`.
+    pause: Mutex<Pause>,
+    is_paused: AtomicBool,
+    n_changes: AtomicU64,
 }
 
 impl ListFilter {
     /// Creates a filter that applies `policy` to each page; `None` shows every list whole.
     #[must_use]
     pub fn new(policy: Option<Arc<dyn ListPolicy>>) -> Self {
-        Self {
-            policy: policy.map(|policy| Arc::new(ArcSwap::from_pointee(policy))),
-            lists: None,
-            forbidden: None,
-        }
+        let filter = Self::default();
+        filter.set_choice(policy.map_or(ListChoice::Whole, ListChoice::Names));
+        filter
     }
 
-    /// Creates a filter that selects whole lists from learned data.
+    /// Creates a filter that selects whole lists from learned data, until another choice is set.
     #[must_use]
     pub fn from_lists(lists: Arc<Lists>) -> Self {
-        Self {
-            policy: None,
+        let filter = Self {
             lists: Some(lists),
-            forbidden: None,
-        }
+            ..Self::default()
+        };
+        filter.set_choice(ListChoice::Learned);
+        filter
     }
 
     /// Adds the forbidden tools: their calls are refused, and no list has them.
@@ -109,22 +135,84 @@ impl ListFilter {
         self.forbidden.as_ref().filter(|all| all.is_in_use())
     }
 
-    /// Replaces the policy for pages. Has no effect on a filter without one.
-    pub fn set_policy(&self, policy: Arc<dyn ListPolicy>) {
-        if let Some(asked) = &self.policy {
-            asked.store(Arc::new(policy));
+    /// Replaces the way in which tools are selected.
+    pub fn set_choice(&self, choice: ListChoice) {
+        self.state.choice.store(Arc::new(choice));
+        self.state.n_changes.fetch_add(1, Ordering::AcqRel);
+    }
+
+    /// Replaces the pause; returns whether this pauses or resumes the selection at `now`.
+    pub fn set_pause(&self, pause: Pause, now: Timestamp) -> bool {
+        let mut known = self.state.pause.lock();
+        *known = pause;
+        self.follow_pause(*known, now)
+    }
+
+    /// Ends a pause whose time is over; returns whether it ended now.
+    pub fn update_pause(&self, now: Timestamp) -> bool {
+        let known = self.state.pause.lock();
+        self.follow_pause(*known, now)
+    }
+
+    fn follow_pause(&self, pause: Pause, now: Timestamp) -> bool {
+        let is_paused = pause.holds_at(now);
+        if self.state.is_paused.swap(is_paused, Ordering::AcqRel) == is_paused {
+            return false;
+        }
+        self.state.n_changes.fetch_add(1, Ordering::AcqRel);
+        true
+    }
+
+    /// Returns the pause, whose time may be over.
+    #[must_use]
+    pub fn pause(&self) -> Pause {
+        *self.state.pause.lock()
+    }
+
+    /// Returns whether the selection is paused.
+    #[must_use]
+    pub fn is_paused(&self) -> bool {
+        self.state.is_paused.load(Ordering::Acquire)
+    }
+
+    /// Returns the number of changes of the choice and the pause so far.
+    #[must_use]
+    pub fn n_changes(&self) -> u64 {
+        self.state.n_changes.load(Ordering::Acquire)
+    }
+
+    /// Returns whether a list may be shortened now.
+    #[must_use]
+    pub fn is_active(&self) -> bool {
+        !self.is_paused() && self.is_configured()
+    }
+
+    /// Returns whether a list may be shortened, now or after a pause.
+    #[must_use]
+    pub fn is_configured(&self) -> bool {
+        match &**self.state.choice.load() {
+            ListChoice::Whole => false,
+            ListChoice::Names(_) => true,
+            ListChoice::Learned => self.lists.is_some(),
         }
     }
 
-    /// Returns whether a list may be shortened.
-    #[must_use]
-    pub fn is_active(&self) -> bool {
-        self.policy.is_some() || self.lists.is_some()
-    }
-
-    /// Returns the selection of whole lists, if it is configured.
+    /// Returns the selection of whole lists if it applies now.
     #[must_use]
     pub fn lists(&self) -> Option<&Arc<Lists>> {
+        self.configured_lists().filter(|_| !self.is_paused())
+    }
+
+    /// Returns the selection of whole lists if it applies, now or after a pause.
+    #[must_use]
+    pub fn configured_lists(&self) -> Option<&Arc<Lists>> {
+        let is_learned = matches!(**self.state.choice.load(), ListChoice::Learned);
+        self.lists.as_ref().filter(|_| is_learned)
+    }
+
+    /// Returns the selection of whole lists, whether it applies or not.
+    #[must_use]
+    pub fn all_lists(&self) -> Option<&Arc<Lists>> {
         self.lists.as_ref()
     }
 
@@ -138,10 +226,14 @@ impl ListFilter {
         context: &SelectionContext<'_>,
         tools: &[ToolName],
     ) -> Vec<usize> {
-        let Some(policy) = &self.policy else {
+        let choice = self.state.choice.load();
+        let ListChoice::Names(policy) = &**choice else {
             return Vec::new();
         };
-        match policy.load().select(context, tools) {
+        if self.is_paused() {
+            return Vec::new();
+        }
+        match policy.select(context, tools) {
             Selection::All => Vec::new(),
             Selection::Without(positions) => {
                 let mut seen = HashSet::new();

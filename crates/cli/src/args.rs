@@ -5,6 +5,7 @@ mod experiment;
 mod model;
 mod moment;
 mod overrides;
+mod pause;
 mod predictor;
 mod records;
 mod replay;
@@ -33,6 +34,7 @@ pub use eval::{
 pub use experiment::{ExperimentCommand, ExperimentStatusArgs, ExperimentStopArgs};
 pub use moment::Moment;
 pub use overrides::{OverrideAddArgs, OverrideCommand, OverrideRemoveArgs, ScopeArgs};
+pub use pause::{PauseArgs, ResumeArgs, RunningArgs};
 pub use predictor::{PredictorCheckArgs, PredictorCommand};
 pub use records::{CallsArgs, Sorting, StateChoice, ToolsArgs, UpstreamsArgs};
 pub use replay::{PredictorToReplay, ReplayArgs, ReplayInput};
@@ -84,6 +86,10 @@ pub enum Command {
     Tools(ToolsArgs),
     /// List upstreams and their state in a running proxy
     Upstreams(UpstreamsArgs),
+    /// Show every tool and switch safeguards off in a running proxy, until it is resumed
+    Pause(PauseArgs),
+    /// End the pause of a running proxy
+    Resume(ResumeArgs),
     /// Log in to an upstream that needs OAuth, in a browser
     Login(LoginArgs),
     /// Demonstrate the proxy with a built-in client and built-in servers

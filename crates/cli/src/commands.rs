@@ -15,6 +15,7 @@ mod login;
 mod model;
 pub(crate) mod moment;
 mod overrides;
+mod pause;
 mod predictor;
 mod recommend;
 mod replay;
@@ -127,6 +128,14 @@ pub fn run(cli: Cli, extensions: Extensions) -> anyhow::Result<()> {
         Command::Upstreams(arguments) => {
             let config = load_config(&arguments.store.places.overrides())?;
             wait_for(upstreams::run(&config, &arguments))
+        }
+        Command::Pause(arguments) => {
+            let config = load_config(&arguments.running.store.places.overrides())?;
+            wait_for(pause::pause(&config, &arguments))
+        }
+        Command::Resume(arguments) => {
+            let config = load_config(&arguments.running.store.places.overrides())?;
+            wait_for(pause::resume(&config, &arguments))
         }
         Command::Db(command) => {
             let config = load_config(&command.store().places.overrides())?;

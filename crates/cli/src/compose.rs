@@ -141,6 +141,7 @@ pub async fn build(
     };
     let proxy = Arc::new(Proxy::new(parts));
     expect_principals(&proxy, config);
+    proxy.set_pause(config.paused);
 
     // Background tasks.
     let retention = start_retention(&base);

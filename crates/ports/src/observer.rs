@@ -142,6 +142,11 @@ pub enum Event<'a> {
         /// The name of the tool.
         tool: &'a ToolName,
     },
+    /// The proxy was paused or resumed.
+    PauseChanged {
+        /// Whether it is paused now.
+        is_paused: bool,
+    },
     /// A changed configuration is in use.
     ConfigChanged {
         /// The number of the configuration in this run.

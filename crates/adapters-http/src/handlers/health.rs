@@ -172,6 +172,11 @@ pub(crate) struct Health {
     status: &'static str,
     /// Version of the program.
     version: &'static str,
+    /// Whether the proxy is paused, so that lists are whole and safeguards are off.
+    paused: bool,
+    /// Time at which the pause ends by itself, in RFC 3339.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    paused_until: Option<String>,
     /// Each upstream, by name.
     #[serde(serialize_with = "by_name")]
     #[schema(value_type = std::collections::BTreeMap<String, UpstreamCondition>)]
@@ -197,6 +202,8 @@ pub(crate) struct Health {
 )]
 pub(crate) async fn show(State(parts): State<ControlParts>) -> Json<Health> {
     let source = parts.health;
+    let paused = parts.proxy.is_paused();
+    let end = parts.proxy.pause().end().filter(|_| paused);
     let upstreams = (source.upstreams)();
     let store = (source.store)();
     let encoders = (source.encoders)();
@@ -210,6 +217,8 @@ pub(crate) async fn show(State(parts): State<ControlParts>) -> Json<Health> {
     Json(Health {
         status: if is_degraded { "degraded" } else { "ok" },
         version: source.version,
+        paused,
+        paused_until: end.map(|end| end.to_string()),
         upstreams,
         store,
         encoders,

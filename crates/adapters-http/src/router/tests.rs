@@ -115,6 +115,7 @@ async fn health_names_status_and_version() {
         serde_json::json!({
             "status": "ok",
             "version": "1.2.3",
+            "paused": false,
             "upstreams": {},
             "store": {"status": "ok", "waiting_bytes": 0, "dropped_records": 0},
             "encoders": [],
@@ -135,7 +136,7 @@ async fn health_is_degraded_while_an_upstream_cannot_be_reached() {
     let (_, _, body) = ask_about(&sound, &sound_store(), "GET", "/health", &[]).await;
     assert_eq!(
         body.to_string(),
-        r#"{"status":"ok","version":"1.2.3","upstreams":{"b":{"state":"available"},"a":{"state":"unused"}},"store":{"status":"ok","waiting_bytes":0,"dropped_records":0},"encoders":[],"prediction":{"status":"starting","learned_calls":12,"failures":1}}"#
+        r#"{"status":"ok","version":"1.2.3","paused":false,"upstreams":{"b":{"state":"available"},"a":{"state":"unused"}},"store":{"status":"ok","waiting_bytes":0,"dropped_records":0},"encoders":[],"prediction":{"status":"starting","learned_calls":12,"failures":1}}"#
     );
     let broken = [
         ("a", UpstreamCondition::Available),

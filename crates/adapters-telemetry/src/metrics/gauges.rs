@@ -18,6 +18,8 @@ pub struct Readings {
     pub n_sessions: u64,
     /// The number of client requests that wait for their answer.
     pub n_in_flight: u64,
+    /// Whether the proxy is paused.
+    pub is_paused: bool,
     /// The values of each upstream.
     pub upstreams: Vec<UpstreamReading>,
     /// The state of the recording; `None` if recording is off.
@@ -150,6 +152,11 @@ pub(super) fn register_gauges(meter: &Meter, moment: &Arc<Scrape>) {
         "riglm_requests_in_flight",
         "Requests of clients in flight.",
         |read| single_sample(to_f64(read.n_in_flight)),
+    );
+    gauge(
+        "riglm_paused",
+        "1 while the proxy is paused, else 0.",
+        |read| single_sample(flag_value(read.is_paused)),
     );
     gauge(
         "riglm_upstream_available",

@@ -320,6 +320,8 @@ impl Instruments {
                 let labels = self.of_upstream(upstream, true);
                 self.tool_changes_held.add(1, &labels[..1]);
             }
+            // Gauge `riglm_paused` has the state.
+            Event::PauseChanged { .. } => {}
             Event::ConfigChanged { version } => self.config_version.record(*version, &[]),
         }
     }

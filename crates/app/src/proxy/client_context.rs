@@ -84,6 +84,10 @@ pub(super) struct ClientContext {
 struct ListingState {
     /// Whether the client requests the list again after a notification of a change.
     refetches_lists: AtomicBool,
+    /// Whether the proxy added the promise of change notifications to the handshake.
+    has_promise: AtomicBool,
+    /// Whether a list had own tools of the proxy.
+    had_own_tools: AtomicBool,
     last: Mutex<LastList>,
 }
 
@@ -97,6 +101,8 @@ struct LastList {
     /// The list that the client was last notified to be outdated, as revision of the overrides and
     /// epoch of the list.
     told_of: Option<(u64, u64)>,
+    /// The number of changes of the selection at the last list request or notification.
+    selection: Option<u64>,
     /// The forbid rules at the time of the last list or notification, with their revision.
     rules: Option<(u64, ForbidRules)>,
 }
@@ -355,6 +361,43 @@ impl ClientContext {
         }
         let this = Some((revision, shown.epoch));
         std::mem::replace(&mut listing.told_of, this) != this
+    }
+
+    /// Registers that the handshake of the proxy promised notifications of changed tool lists.
+    pub(super) fn note_promise(&self) {
+        self.listing.has_promise.store(true, Ordering::Relaxed);
+    }
+
+    /// Returns whether the handshake of the proxy promised notifications of changed tool lists.
+    pub(super) fn has_promise(&self) -> bool {
+        self.listing.has_promise.load(Ordering::Relaxed)
+    }
+
+    /// Registers that the client is shown own tools of the proxy.
+    pub(super) fn note_own_tools(&self) {
+        self.listing.had_own_tools.store(true, Ordering::Relaxed);
+    }
+
+    /// Returns whether a list of the client had own tools of the proxy.
+    pub(super) fn was_shown_own_tools(&self) -> bool {
+        self.listing.had_own_tools.load(Ordering::Relaxed)
+    }
+
+    /// Returns whether the client was shown a list that the proxy composed.
+    pub(super) fn was_shown_selection(&self) -> bool {
+        self.listing.last.lock().shown.is_some()
+    }
+
+    /// Registers a list request. `n_changes` is the number of changes of the selection so far.
+    pub(super) fn note_selection(&self, n_changes: u64) {
+        self.listing.last.lock().selection = Some(n_changes);
+    }
+
+    /// Returns whether the selection changed since the last list request. Returns true only once
+    /// for each change.
+    pub(super) fn has_selection_changed(&self, n_changes: u64) -> bool {
+        let known = &mut self.listing.last.lock().selection;
+        known.is_some_and(|known| known != n_changes) && known.replace(n_changes).is_some()
     }
 
     /// Stores the forbid rules of a list that is shown to the client. `revision` counts the changes

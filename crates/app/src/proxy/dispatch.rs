@@ -10,6 +10,7 @@ use riglm_domain::mcp::message::{Envelope, Message, MessageKind, RequestId};
 use riglm_domain::mcp::meta::PROGRESS_TOKEN;
 use riglm_domain::mcp::protocol::Era;
 use riglm_domain::mcp::rpc_error::{RpcError, RpcErrorCode};
+use riglm_domain::mcp::scan::unescape;
 use riglm_ports::upstream::Exchange;
 use tokio_util::sync::CancellationToken;
 
@@ -18,6 +19,7 @@ use super::aggregator::route::RouteTarget;
 use super::batches::{request_alone, without_requests};
 use super::client_context::AggregationMode;
 use super::client_requests::Handler;
+use super::list_composer::Page;
 use super::list_kind::ListKind;
 use super::local_tools::{LocalTools, OwnToolCall};
 use super::own_tools::{OwnTool, OwnTools};
@@ -61,6 +63,12 @@ impl ClientSession {
         };
         if let Some(error) = refusal {
             return self.refuse(&message, error).await.map(|()| None);
+        }
+        let mut parts = message.envelopes().iter();
+        if parts.any(|part| part.method() == Some("tools/list")) {
+            // Before the list is selected: a change in between leads to a notification.
+            let n_changes = self.shared.selection.n_changes();
+            self.client_context.note_selection(n_changes);
         }
         if message.is_batch() {
             return self.dispatch_batch(message).await;
@@ -206,11 +214,33 @@ impl ClientSession {
                 Some(LocalRequest::Tool(Arc::clone(tools), tool))
             }
             "tools/list" => {
-                let lists = self.shared.selection.lists()?;
+                let lists = self.lists_for_page(params)?;
                 Some(LocalRequest::ToolList(Arc::clone(lists)))
             }
             _ => None,
         }
+    }
+
+    /// Returns the selection that a request for a page of tools with these parameters is answered
+    /// from; `None` if the list is not selected. A client that was paging through a list when the
+    /// proxy was paused or resumed gets the other pages of that list.
+    fn lists_for_page(&self, params: Option<&str>) -> Option<&Arc<Lists>> {
+        let selection = &self.shared.selection;
+        let cursor = params.and_then(|params| edit::member(params, "cursor"));
+        let Some(cursor) = cursor.and_then(unescape) else {
+            return selection.lists();
+        };
+        if selection.lists().is_none() {
+            let is_of_selection =
+                Page::is_cursor(&cursor) && self.client_context.was_shown_selection();
+            return selection.all_lists().filter(|_| is_of_selection);
+        }
+        let is_of_whole_list = !Page::is_cursor(&cursor)
+            && match self.only_upstream() {
+                Some(only) => only.tools.expects_cursor(&cursor),
+                None => self.aggregator.lists.has_cursor(&cursor),
+            };
+        selection.lists().filter(|_| !is_of_whole_list)
     }
 
     /// Checks the metadata of a request that the session answers or routes, and stores the
@@ -228,7 +258,7 @@ impl ClientSession {
     /// Returns the own tool that a call with these parameters names, unless the only upstream is
     /// known to use the name.
     fn own_tool(&self, params: Option<&str>) -> Option<(&Arc<OwnTools>, OwnTool)> {
-        let tools = self.shared.own_tools.as_ref()?;
+        let tools = self.shared.callable_own_tools(&self.client_context)?;
         let own = tools.tool_named(&RequestParams::read(params).name()?)?;
         let only = self.only_upstream();
         let is_taken = only.is_some_and(|only| only.tools.taken_names().has(own));

@@ -137,13 +137,13 @@ impl ListComposer<'_> {
         catalog: &Arc<Catalog>,
         now: Timestamp,
     ) -> Option<ListIntent> {
-        let intents = self.shared.intents.as_ref()?;
+        let intents = self.shared.intents()?;
         // A request may state its intent before its work session is known. Then the intent is
         // stored under the connection.
         let known = intents
             .current(session.key, now)
             .or_else(|| intents.current(SessionKey::Connection(session.row), now))?;
-        let Some(tool) = &self.shared.own_tools else {
+        let Some(tool) = &self.shared.every_own_tool else {
             return Some(ListIntent {
                 text: known.text,
                 ..ListIntent::default()
@@ -175,10 +175,11 @@ impl ListComposer<'_> {
     /// Returns the JSON array of a page, with the own tools of the proxy in their positions.
     pub(super) fn tools(&self, shown: &ShownList, page: &Page, taken: TakenNames) -> String {
         let text = shown.page(page.start, page.n);
-        let Some(tools) = &self.shared.own_tools else {
+        let Some(tools) = &self.shared.every_own_tool else {
             return array(&[], &text, &[]);
         };
         let used = shown.own_tools();
+        self.client_context.note_own_tools();
         let revision = self.client_context.revision();
         let mut own: Vec<(OwnTool, &str)> = tools.definitions(revision.as_ref(), taken);
         own.retain(|(tool, _)| match tool {
@@ -260,6 +261,20 @@ impl Page {
         })
     }
 
+    /// Returns whether a cursor has the form of [`Self::next_cursor`].
+    pub(super) fn is_cursor(cursor: &str) -> bool {
+        let is_hex = |text: &str| text.len() == 20 && text.bytes().all(|it| it.is_ascii_hexdigit());
+        let parts = cursor.rsplit_once('.').and_then(|(version, start)| {
+            let (epoch, list) = version.split_once('-')?;
+            Some((
+                epoch.parse::<u64>().ok()?,
+                list,
+                start.parse::<usize>().ok()?,
+            ))
+        });
+        parts.is_some_and(|(_, list, _)| is_hex(list))
+    }
+
     fn is_last(&self) -> bool {
         self.start.saturating_add(self.n) >= self.n_all
     }
@@ -295,6 +310,27 @@ fn array(before: &[&str], tools: &str, behind: &[&str]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn cursors_of_selected_lists_are_recognized() {
+        let page = Page {
+            start: 0,
+            n: 2,
+            n_all: 3,
+            version: format!("7-{}{}", hex::encode([1; 6]), hex::encode([2; 4])),
+        };
+        let cursor: String = serde_json::from_str(&page.next_cursor().unwrap()).unwrap();
+        assert!(Page::is_cursor(&cursor), "{cursor}");
+        for other in [
+            "",
+            "2",
+            "7-0.2",
+            "0101010101010101.4",
+            "x-01010101010102020202.2",
+        ] {
+            assert!(!Page::is_cursor(other), "{other}");
+        }
+    }
 
     #[test]
     fn definitions_are_joined_in_their_order() {

@@ -15,7 +15,6 @@ use riglm_ports::downstream::Route;
 use riglm_ports::observer::Event;
 
 use super::session::ClientSession;
-use super::upstream_session::UpstreamSession;
 use crate::proxy::aggregator::changes::tools_changed;
 
 /// The time within which several changes of a selection are reported as one.
@@ -59,19 +58,20 @@ pub(super) fn review_list(session: &Arc<ClientSession>, session_key: SessionKey,
 /// Notifies the client of a changed tool list if an override changed since the last list or its
 /// epoch is over.
 pub(super) fn notify_list_outdated(session: &Arc<ClientSession>, revision: u64, now: Timestamp) {
-    if !session.is_closed() && session.client_context.is_list_outdated(revision, now) {
+    if !session.is_closed()
+        && session.client_context.is_list_outdated(revision, now)
+        && promises_notices(session)
+    {
         notify_tools_changed(session, &[]);
     }
 }
 
-/// Notifies the client of a changed choice of names in lists, if it was promised such
-/// notifications.
-pub(super) fn notify_name_rules_changed(session: &Arc<ClientSession>) {
-    let is_promised = |only: &UpstreamSession| only.tools.tells_of_changes();
+/// Notifies the client that tools are selected in another way since its last list request: the
+/// proxy was paused or resumed, or the strategy or its names changed.
+pub(super) fn notify_selection_changed(session: &Arc<ClientSession>, n_changes: u64) {
     if !session.is_closed()
-        && session
-            .only_upstream()
-            .is_none_or(|only| is_promised(&only))
+        && session.client_context.has_selection_changed(n_changes)
+        && promises_notices(session)
     {
         notify_tools_changed(session, &[]);
     }
@@ -103,11 +103,14 @@ pub(super) fn notify_approval(session: &Arc<ClientSession>, upstream: &UpstreamN
     }
 }
 
-/// Returns whether the handshake promised notifications of changed tool lists.
+/// Returns whether the client may be notified of changed tool lists: its handshake promised it, or
+/// it has none and opens notification streams.
 fn promises_notices(session: &ClientSession) -> bool {
-    let is_selected = session.shared.selection.lists().is_some();
+    let client = &session.client_context;
     let only = session.only_upstream();
-    only.is_none_or(|only| only.tools.tells_of_changes() || is_selected)
+    only.is_none_or(|only| {
+        only.tools.tells_of_changes() || client.has_promise() || !client.is_initialized()
+    })
 }
 
 /// Notifies the client that its tool list may have changed. With several upstreams the list is

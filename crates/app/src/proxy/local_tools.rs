@@ -184,7 +184,7 @@ impl ClientSession {
     /// Returns the call that a message wraps, if it is known at once, or else the message
     /// unchanged. Calls in batches are separated first and unwrapped when they are answered.
     pub(super) fn unwrap_call(&self, message: Message) -> Message {
-        let Some(tools) = &self.shared.own_tools else {
+        let Some(tools) = self.shared.callable_own_tools(&self.client_context) else {
             return message;
         };
         let only = self.only_upstream();

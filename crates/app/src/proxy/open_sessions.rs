@@ -57,7 +57,7 @@ impl Proxy {
     pub fn search_probability(&self, principal: &Principal, client: &str) -> Option<f64> {
         self.shared
             .selection
-            .lists()?
+            .configured_lists()?
             .search_probability(principal, client)
     }
 
@@ -125,7 +125,8 @@ impl Proxy {
         let session = self.open_session_named(id);
         let session = session.ok_or_else(|| NoForecast::NotOpen(quote(id)))?;
         let client_context = &session.client_context;
-        let lists = self.shared.selection.lists().ok_or(NoForecast::NotChosen)?;
+        let lists = self.shared.selection.configured_lists();
+        let lists = lists.ok_or(NoForecast::NotChosen)?;
         let row = client_context.known_row().ok_or(NoForecast::NotListed)?;
         let catalog = self.catalog_of(&session).ok_or(NoForecast::NotListed)?;
         let listing = ListComposer {

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
-use arc_swap::ArcSwap;
+use arc_swap::{ArcSwap, ArcSwapOption};
 use futures_util::future::join_all;
 use parking_lot::Mutex;
 use riglm_domain::catalog::naming::NamespacePolicy;
@@ -34,10 +34,10 @@ use crate::limits::Limits;
 use crate::long_work::LongTextWork;
 use crate::proxy::aggregator::changes::reconfigure;
 use crate::proxy::list_notices::{
-    notify_approval, notify_forbid_rules_changed, notify_list_outdated, notify_name_rules_changed,
+    notify_approval, notify_forbid_rules_changed, notify_list_outdated, notify_selection_changed,
 };
 use crate::safeguards::Safeguards;
-use crate::selection::ListFilter;
+use crate::selection::{ListFilter, Pause};
 use crate::tracking::Recorder;
 use crate::work_sessions::WorkSessions;
 use riglm_discovery::intent::Intents;
@@ -116,10 +116,10 @@ impl Proxy {
             recorder: parts.recorder,
             selection: parts.filter,
             limits: ArcSwap::from_pointee(parts.limits),
-            own_tools,
+            every_own_tool: own_tools,
             recommender: parts.recommender,
-            safeguards: parts.safeguards,
-            intents: parts.intents,
+            every_safeguard: ArcSwapOption::from(parts.safeguards),
+            every_intent: parts.intents,
             next_tools: parts.next_tools,
             work_sessions: parts.work_sessions,
             tracer: parts.tracer,
@@ -201,16 +201,37 @@ impl Proxy {
         self.shared.apply_principal_shares();
     }
 
-    /// Notifies clients to request their tool lists again, because the name rules for lists
-    /// changed. Clients of servers that do not declare `listChanged` are not notified.
-    pub fn notify_name_rules_changed(&self) {
-        let sessions: Vec<Arc<ClientSession>> = {
-            let sessions = self.sessions.lock();
-            sessions.values().cloned().collect()
-        };
-        for session in sessions {
-            notify_name_rules_changed(&session);
+    /// Pauses or resumes the proxy. While it is paused, lists are shown whole, without own tools,
+    /// and safeguards do nothing; forbidden tools stay forbidden, and everything is recorded.
+    /// Clients are notified that their lists changed if their handshake promised it.
+    pub fn set_pause(&self, pause: Pause) {
+        let selection = &self.shared.selection;
+        if selection.set_pause(pause, self.shared.recorder.now()) {
+            self.report_pause();
         }
+    }
+
+    /// Returns whether the proxy is paused.
+    #[must_use]
+    pub fn is_paused(&self) -> bool {
+        self.shared.selection.is_paused()
+    }
+
+    /// Returns the configured pause, whose time may be over.
+    #[must_use]
+    pub fn pause(&self) -> Pause {
+        self.shared.selection.pause()
+    }
+
+    fn report_pause(&self) {
+        let is_paused = self.is_paused();
+        if is_paused {
+            tracing::warn!("paused: lists are shown whole, and safeguards are off");
+        } else {
+            tracing::info!("resumed: lists are selected, and safeguards are on as configured");
+        }
+        let event = Event::PauseChanged { is_paused };
+        self.shared.observer.observe(&event);
     }
 
     /// Approves held-back tool changes of an upstream and notifies clients to request their lists
@@ -353,7 +374,12 @@ impl Proxy {
         for entry in &self.shared.upstreams.load().entries {
             entry.slots.free_idle_connections();
         }
-        let lists = self.shared.selection.lists();
+        let selection = &self.shared.selection;
+        if selection.update_pause(self.shared.recorder.now()) {
+            self.report_pause();
+        }
+        let n_changes = selection.n_changes();
+        let lists = selection.lists();
         let lists = lists.map(|lists| (lists.revision(), self.shared.recorder.now()));
         for session in sessions {
             if session.is_idle(now) {
@@ -365,6 +391,7 @@ impl Proxy {
             }
             session.sweep(now);
             notify_forbid_rules_changed(&session);
+            notify_selection_changed(&session, n_changes);
             if let Some((revision, by_clock)) = lists {
                 notify_list_outdated(&session, revision, by_clock);
             }
@@ -412,9 +439,8 @@ fn longest_abandoned<'a>(
     longest.map(|(number, _)| *number)
 }
 
-/// Returns the own tools of the proxy, if they are enabled. Without a filter, lists are complete
-/// and own tools are not needed.
+/// Returns the own tools of the proxy, if they are enabled.
 fn own_tools(parts: &ProxyParts) -> Option<Arc<OwnTools>> {
-    let service = parts.search.clone().filter(|_| parts.filter.is_active())?;
+    let service = parts.search.clone()?;
     OwnTools::new(service, parts.tools.clone()).map(Arc::new)
 }

@@ -295,7 +295,7 @@ impl ClientSession {
         let method = message.single().and_then(|part| part.method());
         let is_of_work = matches!(method, Some("tools/call" | "tools/list"));
         let source = IntentSource::Request;
-        let intents = self.shared.intents.as_ref();
+        let intents = self.shared.intents();
         let is_heard = intents.is_some_and(|intents| intents.listens_to(source));
         if !is_heard || is_of_work && self.shared.work_sessions.is_some() {
             return;

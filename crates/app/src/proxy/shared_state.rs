@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::Instant;
 
-use arc_swap::{ArcSwap, Guard};
+use arc_swap::{ArcSwap, ArcSwapOption, Guard};
 use jiff::Timestamp;
 use riglm_domain::catalog::naming::NamespacePolicy;
 use riglm_domain::id::SessionId;
@@ -40,14 +40,15 @@ pub(crate) struct SharedState {
     pub(crate) selection: ListFilter,
     /// The current limits, which a reload replaces.
     pub(super) limits: ArcSwap<Limits>,
-    /// The own tools of the proxy; `None` if the search tool is disabled.
-    pub(super) own_tools: Option<Arc<OwnTools>>,
+    /// The own tools of the proxy, whether lists have them now or not; `None` if the search tool is
+    /// disabled.
+    pub(super) every_own_tool: Option<Arc<OwnTools>>,
     /// Recommends tools, if enabled.
     pub(super) recommender: Option<Arc<Recommender>>,
-    /// Refuse calls or add hints for models, if enabled.
-    pub(super) safeguards: Option<Arc<Safeguards>>,
-    /// The intents of sessions, if they are used.
-    pub(super) intents: Option<Arc<Intents>>,
+    /// Refuse calls or add hints for models, unless all are disabled; during a pause, too.
+    pub(super) every_safeguard: ArcSwapOption<Safeguards>,
+    /// The intents of sessions, whether they are used or not.
+    pub(super) every_intent: Option<Arc<Intents>>,
     /// Predicts next tools from the calls, if learning is enabled.
     pub(super) next_tools: Option<Arc<NextTools>>,
     /// Derives the work session of each request, if enabled.
@@ -72,7 +73,31 @@ impl SharedState {
     /// Returns whether catalogs of sessions are needed: for searches, recommendations or the
     /// selection of lists.
     pub(super) fn needs_catalogs(&self) -> bool {
-        self.own_tools.is_some() || self.recommender.is_some() || self.selection.lists().is_some()
+        self.own_tools().is_some() || self.recommender.is_some() || self.selection.lists().is_some()
+    }
+
+    /// Returns the own tools of the proxy if lists have them now. Without a selection, lists are
+    /// whole and own tools are not needed.
+    pub(super) fn own_tools(&self) -> Option<&Arc<OwnTools>> {
+        (self.every_own_tool.as_ref()).filter(|_| self.selection.is_active())
+    }
+
+    /// Returns the own tools that the client may call: those that lists have now, or that a list of
+    /// this client had before.
+    pub(super) fn callable_own_tools(&self, client: &ClientContext) -> Option<&Arc<OwnTools>> {
+        let tools = self.every_own_tool.as_ref();
+        tools.filter(|_| self.selection.is_active() || client.was_shown_own_tools())
+    }
+
+    /// Returns the safeguards; `None` if all are disabled, and during a pause.
+    pub(super) fn safeguards(&self) -> Option<Arc<Safeguards>> {
+        let safeguards = self.every_safeguard.load_full();
+        safeguards.filter(|_| !self.selection.is_paused())
+    }
+
+    /// Returns the intents of sessions if the selection of lists uses them.
+    pub(super) fn intents(&self) -> Option<&Arc<Intents>> {
+        (self.every_intent.as_ref()).filter(|_| self.selection.is_configured())
     }
 
     /// Reports an event of a session or principal to the observer.
@@ -87,7 +112,7 @@ impl SharedState {
         session: SessionKey,
         now: Timestamp,
     ) -> Option<StatedIntent> {
-        let intents = self.intents.as_ref()?;
+        let intents = self.intents()?;
         Some(intents.stated_intent(session, row, now))
     }
 
@@ -99,7 +124,7 @@ impl SharedState {
         text: &str,
         now: Timestamp,
     ) {
-        let intents = self.intents.as_ref();
+        let intents = self.intents();
         if let Some(shift) = intents.and_then(|all| all.note(session, source, text, now)) {
             self.observe_from(&Event::ContextShifted(shift), &session.into());
         }
@@ -113,7 +138,7 @@ impl SharedState {
         hints: &RequestHints,
         result: &str,
     ) {
-        if let Some(safeguards) = &self.safeguards {
+        if let Some(safeguards) = self.safeguards() {
             let profile = client_context.profile_name();
             safeguards.record_list(session_key, profile, hints.token_budget, result);
         }
@@ -135,7 +160,7 @@ impl SharedState {
             session_key: ask.session,
             principal: ask.principal,
         };
-        let limited = (self.safeguards.as_ref())
+        let limited = (self.safeguards())
             .map(|safeguards| safeguards.rate_limited_tools(catalog, whose, Instant::now()));
         Exclusions {
             unavailable: unavailable.collect(),
@@ -147,7 +172,7 @@ impl SharedState {
     /// Applies the share of one principal to searches and long work.
     pub(super) fn apply_principal_shares(&self) {
         let of_one = |total| self.bounds(total).of_one;
-        if let Some(tool) = &self.own_tools {
+        if let Some(tool) = &self.every_own_tool {
             tool.share(of_one);
         }
         if let Some(recommender) = &self.recommender {

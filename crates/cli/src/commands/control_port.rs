@@ -4,13 +4,13 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::time::Duration;
 
 use futures_util::future::join_all;
-use http::StatusCode;
-use reqwest::header::HOST;
+use http::{Method, StatusCode};
+use reqwest::header::{CONTENT_TYPE, ETAG, HOST, IF_MATCH};
 use reqwest::redirect::Policy;
 use reqwest::{Client, RequestBuilder};
 use riglm_adapters_http::ControlAddress;
 use riglm_adapters_storage::existing_control_token;
-use serde_json::Value;
+use serde_json::{Map, Value};
 
 use crate::announcement;
 use crate::config::Config;
@@ -18,6 +18,8 @@ use crate::config::Config;
 const TIMEOUT: Duration = Duration::from_secs(5);
 /// The largest accepted body, in bytes.
 const MAX_BYTES: usize = 16 << 20;
+/// The number of attempts to change a tuning that others change, too.
+const MAX_ATTEMPTS: usize = 5;
 
 /// The answer of running proxies.
 #[derive(Debug)]
@@ -33,33 +35,34 @@ pub(super) enum ControlAnswer {
 /// Requests a path such as `/upstreams` from proxies: from the control server at the address
 /// `named`, or from all that run on this machine with the data directory.
 pub(super) async fn ask(config: &Config, named: Option<SocketAddr>, path: &str) -> ControlAnswer {
-    let addresses = match named {
-        Some(address) => vec![address],
-        None => match announced_addresses(config) {
-            Ok(addresses) => addresses,
-            Err(answer) => return answer,
-        },
-    };
-    let token = match token(config) {
-        Ok(token) => token,
+    let ports = match ControlPort::all(config, named) {
+        Ok(ports) => ports,
         Err(answer) => return answer,
     };
-    // Control servers are local and speak plain HTTP. The token must not follow a proxy or a
-    // redirect.
-    let client = Client::builder()
-        .no_proxy()
-        .tls_certs_only([])
-        .redirect(Policy::none())
-        .timeout(TIMEOUT)
-        .build();
-    let client = match client {
-        Ok(client) => client,
-        Err(error) => return ControlAnswer::Unknown(error.to_string()),
+    merge_answers(join_all(ports.iter().map(|port| port.ask(path))).await)
+}
+
+/// Changes the tuning of the proxies that [`ask`] asks, and returns their configurations afterwards.
+/// Other processes with the same data directory follow by themselves.
+pub(super) async fn retune(
+    config: &Config,
+    named: Option<SocketAddr>,
+    change: impl Fn(&mut Map<String, Value>),
+) -> ControlAnswer {
+    let ports = match ControlPort::all(config, named) {
+        Ok(ports) => ports,
+        Err(answer) => return answer,
     };
-    let asked = addresses
-        .into_iter()
-        .map(|address| ask_one(&client, reachable(address), &token, path));
-    merge_answers(join_all(asked).await)
+    let mut answers = Vec::new();
+    // One after the other, because they share a tuning file.
+    for port in &ports {
+        match port.retune(&change).await {
+            // The answers of others do not make up for a failure.
+            failed @ ControlAnswer::Unknown(_) => return failed,
+            answer => answers.push(answer),
+        }
+    }
+    merge_answers(answers)
 }
 
 /// Returns the addresses of the control servers of the data directory, at least one.
@@ -104,57 +107,194 @@ fn merge_answers(answers: Vec<ControlAnswer>) -> ControlAnswer {
     }
 }
 
-/// Requests a path from an address. It first checks that a control server listens there, and sends
-/// the token only then.
-async fn ask_one(client: &Client, address: SocketAddr, token: &str, path: &str) -> ControlAnswer {
-    let get = |path: &str| {
-        let request = client.get(format!("http://{address}{path}"));
-        // The server accepts this host name on every address.
-        request.header(HOST, "localhost")
-    };
-    let health = match send_request(get("/health")).await {
-        Ok((_, health)) => health,
-        Err(error) if error.is_connect() => {
-            return ControlAnswer::NotRunning(format!("nothing listens on {address}"));
-        }
-        Err(error) => {
-            return ControlAnswer::Unknown(format!("request to {address} failed: {error}"));
-        }
-    };
-    let is_control = health
-        .is_some_and(|health| health["version"].is_string() && health["upstreams"].is_object());
-    if !is_control {
-        let reason = format!("the server on {address} is not riglm");
-        return ControlAnswer::NotRunning(reason);
+/// The control server at an address, which may not run.
+#[derive(Debug)]
+struct ControlPort {
+    client: Client,
+    address: SocketAddr,
+    token: String,
+}
+
+impl ControlPort {
+    /// Returns the control server at the address `named`, or those of the data directory, at least
+    /// one.
+    ///
+    /// # Errors
+    ///
+    /// Returns the answer if there is none.
+    fn all(config: &Config, named: Option<SocketAddr>) -> Result<Vec<Self>, ControlAnswer> {
+        let addresses = match named {
+            Some(address) => vec![address],
+            None => announced_addresses(config)?,
+        };
+        let token = token(config)?;
+        // Control servers are local and speak plain HTTP. The token must not follow a proxy or a
+        // redirect.
+        let client = Client::builder()
+            .no_proxy()
+            .tls_certs_only([])
+            .redirect(Policy::none())
+            .timeout(TIMEOUT)
+            .build();
+        let client = client.map_err(|error| ControlAnswer::Unknown(error.to_string()))?;
+        let port = |address| Self {
+            client: client.clone(),
+            address: reachable(address),
+            token: token.clone(),
+        };
+        Ok(addresses.into_iter().map(port).collect())
     }
-    match send_request(get(path).bearer_auth(token)).await {
-        Ok((StatusCode::OK, Some(said))) => ControlAnswer::Said(vec![said]),
-        Ok((StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN, _)) => {
-            let reason = format!(
+
+    fn request(&self, method: Method, path: &str) -> RequestBuilder {
+        let url = format!("http://{}{path}", self.address);
+        // The server accepts this host name on every address.
+        self.client.request(method, url).header(HOST, "localhost")
+    }
+
+    /// Requests a path.
+    async fn ask(&self, path: &str) -> ControlAnswer {
+        if let Err(answer) = self.check().await {
+            return answer;
+        }
+        match self.send(self.request(Method::GET, path)).await {
+            Ok(response) => ControlAnswer::Said(vec![response.body]),
+            Err(answer) => answer,
+        }
+    }
+
+    /// Checks that a control server listens at the address. The token is sent only then.
+    async fn check(&self) -> Result<(), ControlAnswer> {
+        let address = self.address;
+        let health = match send_request(self.request(Method::GET, "/health")).await {
+            Ok(response) => response.body,
+            Err(error) if error.is_connect() => {
+                let reason = format!("nothing listens on {address}");
+                return Err(ControlAnswer::NotRunning(reason));
+            }
+            Err(error) => {
+                let reason = format!("request to {address} failed: {error}");
+                return Err(ControlAnswer::Unknown(reason));
+            }
+        };
+        let is_control = health
+            .is_some_and(|health| health["version"].is_string() && health["upstreams"].is_object());
+        if is_control {
+            return Ok(());
+        }
+        let reason = format!("the server on {address} is not riglm");
+        Err(ControlAnswer::NotRunning(reason))
+    }
+
+    /// Changes the tuning until it has the change. Returns the configuration afterwards.
+    async fn retune(&self, change: impl Fn(&mut Map<String, Value>)) -> ControlAnswer {
+        if let Err(answer) = self.check().await {
+            return answer;
+        }
+        for _ in 0..MAX_ATTEMPTS {
+            let known = match self.send(self.request(Method::GET, "/config")).await {
+                Ok(known) => known,
+                Err(answer) => return answer,
+            };
+            let before = known.body["tuning"]
+                .as_object()
+                .cloned()
+                .unwrap_or_default();
+            let mut tuning = before.clone();
+            change(&mut tuning);
+            if tuning == before {
+                return ControlAnswer::Said(vec![known.body]);
+            }
+            let replace = self
+                .request(Method::PUT, "/config")
+                .header(IF_MATCH, known.tag)
+                .header(CONTENT_TYPE, "application/json")
+                .body(Value::Object(tuning).to_string());
+            match send_request(replace.bearer_auth(&self.token)).await {
+                // Somebody else changed it.
+                Ok(response) if response.status == StatusCode::PRECONDITION_FAILED => {}
+                sent => {
+                    return match self.read(sent) {
+                        Ok(response) => ControlAnswer::Said(vec![response.body]),
+                        Err(answer) => answer,
+                    };
+                }
+            }
+        }
+        let reason = format!("the tuning at {} changes all the time", self.address);
+        ControlAnswer::Unknown(reason)
+    }
+
+    async fn send(&self, request: RequestBuilder) -> Result<ReadResponse, ControlAnswer> {
+        self.read(send_request(request.bearer_auth(&self.token)).await)
+    }
+
+    /// Returns a response with the status 200 and a JSON body.
+    fn read(&self, sent: reqwest::Result<JsonResponse>) -> Result<ReadResponse, ControlAnswer> {
+        let address = self.address;
+        let reason = match sent {
+            Ok(JsonResponse {
+                status: StatusCode::OK,
+                tag,
+                body: Some(body),
+            }) => return Ok(ReadResponse { tag, body }),
+            Ok(JsonResponse {
+                status: StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN,
+                ..
+            }) => format!(
                 "the control port {address} rejected the token: it may use another data directory \
                  or configuration"
-            );
-            ControlAnswer::Unknown(reason)
-        }
-        Ok((status, _)) => ControlAnswer::Unknown(format!("{address} returned status {status}")),
-        Err(error) => ControlAnswer::Unknown(format!("request to {address} failed: {error}")),
+            ),
+            Ok(JsonResponse { status, body, .. }) => {
+                let detail = body.as_ref().and_then(|body| body["detail"].as_str());
+                let detail = detail.map_or_else(String::new, |detail| format!(": {detail}"));
+                format!("{address} returned status {status}{detail}")
+            }
+            Err(error) => format!("request to {address} failed: {error}"),
+        };
+        Err(ControlAnswer::Unknown(reason))
     }
 }
 
-/// Sends a request, and returns the status and the body, or `None` for a body that is too large or
-/// not JSON.
-async fn send_request(
-    request: RequestBuilder,
-) -> Result<(StatusCode, Option<Value>), reqwest::Error> {
+/// A response of a control server.
+#[derive(Debug)]
+struct JsonResponse {
+    status: StatusCode,
+    /// The `ETag`, or an empty text.
+    tag: String,
+    /// `None` for a body that is too large or not JSON.
+    body: Option<Value>,
+}
+
+/// A response with the status 200.
+#[derive(Debug)]
+struct ReadResponse {
+    /// The `ETag`, or an empty text.
+    tag: String,
+    body: Value,
+}
+
+/// Sends a request, and returns the response.
+async fn send_request(request: RequestBuilder) -> reqwest::Result<JsonResponse> {
     let mut response = request.send().await?;
+    let tag = response.headers().get(ETAG);
+    let tag = tag.and_then(|tag| tag.to_str().ok()).unwrap_or_default();
+    let (status, tag) = (response.status(), tag.to_owned());
     let mut body = Vec::new();
     while let Some(chunk) = response.chunk().await? {
         if body.len() + chunk.len() > MAX_BYTES {
-            return Ok((response.status(), None));
+            return Ok(JsonResponse {
+                status,
+                tag,
+                body: None,
+            });
         }
         body.extend_from_slice(&chunk);
     }
-    Ok((response.status(), serde_json::from_slice(&body).ok()))
+    Ok(JsonResponse {
+        status,
+        tag,
+        body: serde_json::from_slice(&body).ok(),
+    })
 }
 
 /// Returns an address that reaches a server with this listen address.

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use riglm_app::proxy::{Proxy, Upstream};
-use riglm_app::selection::{FilteringConfig, Forbidden, ListFilter, Strategy};
+use riglm_app::selection::{FilteringConfig, Forbidden, ListChoice, ListFilter, Strategy};
 use riglm_discovery::intent::Intents;
 use riglm_discovery::learning::NextTools;
 use riglm_discovery::recommend::Recommender;
@@ -74,6 +74,9 @@ impl ReloadTargets {
     }
 
     fn follow_lists(&self, before: &Config, now: &Config) {
+        if before.paused != now.paused {
+            self.proxy.set_pause(now.paused);
+        }
         self.forbidden.set_names(forbidden_names(now));
         let is_judged_anew = (self.next_tools.as_ref())
             .is_some_and(|next| next.set_options(next_tools_options(&now.prediction)));
@@ -88,8 +91,7 @@ impl ReloadTargets {
         if names(&before.filtering) != names(&now.filtering)
             && let Some(policy) = list_policy_from(&now.filtering)
         {
-            self.filter.set_policy(policy);
-            self.proxy.notify_name_rules_changed();
+            self.filter.set_choice(ListChoice::Names(policy));
         }
     }
 

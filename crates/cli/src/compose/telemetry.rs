@@ -57,6 +57,7 @@ impl ReadingSources {
             started_at: self.started_at,
             n_sessions: self.proxy.n_sessions() as u64,
             n_in_flight: self.proxy.n_in_flight() as u64,
+            is_paused: self.proxy.is_paused(),
             upstreams: upstreams
                 .map(|state| UpstreamReading {
                     name: state.name.as_str().into(),

@@ -29,6 +29,7 @@ impl LoadedConfig {
         };
         let config = Config {
             upstreams: newer.upstreams.clone(),
+            paused: newer.paused,
             keys: newer.keys.clone(),
             control: ControlConfig {
                 token: newer.control.token.clone(),

@@ -266,6 +266,7 @@ fn validate_sections(
         data_dir: data_directory(data_dir, surroundings)?,
         upstreams,
         naming: sections.naming,
+        paused: sections.paused,
         downstream: overrides.downstream,
         listen: sections.listen,
         control: sections.control,

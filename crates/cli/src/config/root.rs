@@ -12,7 +12,7 @@ use riglm_adapters_telemetry::TelemetryConfig;
 use riglm_app::limits::Limits;
 use riglm_app::proxy::NamespacePolicy;
 use riglm_app::safeguards::{ProfileSafeguardsConfig, SafeguardsConfig};
-use riglm_app::selection::{FilteringConfig, ProfileConfig, ProfileFilteringConfig};
+use riglm_app::selection::{FilteringConfig, Pause, ProfileConfig, ProfileFilteringConfig};
 use riglm_app::work_sessions::WorkSessionsConfig;
 use riglm_discovery::intent::IntentWeights;
 use riglm_discovery::recommend::RecommendConfig;
@@ -30,6 +30,7 @@ use super::{ConfigError, LoggingConfig, SearchConfig, Upstream};
 pub(super) struct Sections {
     pub(super) data_dir: Option<PathBuf>,
     pub(super) naming: NamespacePolicy,
+    pub(super) paused: Pause,
     #[validate(nested)]
     pub(super) upstream: Option<UpstreamConfig>,
     #[validate(nested)]
@@ -93,6 +94,8 @@ pub struct Config {
     pub(super) upstreams: Vec<Upstream>,
     /// The naming of tools: whether names have the namespace of their upstream.
     pub naming: NamespacePolicy,
+    /// Whether the proxy is paused.
+    pub paused: Pause,
     /// The transport of clients.
     pub downstream: Downstream,
     /// Section `listen`.
@@ -175,6 +178,7 @@ impl Config {
         [
             ("data_dir", self.data_dir == other.data_dir),
             ("naming", self.naming == other.naming),
+            ("paused", self.paused == other.paused),
             ("listen", self.listen == other.listen),
             ("control", self.control == other.control),
             ("auth", self.keys == other.keys),

@@ -28,6 +28,7 @@ const LIST_KEYS: &[&str] = &[
 
 /// The other tuning keys.
 const OTHER_KEYS: &[&[&str]] = &[
+    &["paused"],
     &["filtering", "clients"],
     &["filtering", "pools"],
     &["filtering", "costs", "cached_read"],

@@ -267,6 +267,7 @@ fn details(event: &Event<'_>) -> Value {
         Event::ChangeHeld { upstream, tool } => {
             json!({ "upstream": upstream, "tool": cut(tool.as_str()) })
         }
+        Event::PauseChanged { is_paused } => json!({ "is_paused": is_paused }),
         Event::ConfigChanged { version } => json!({ "version": version }),
         Event::ListChangeTold
         | Event::SearchCurated
@@ -564,6 +565,10 @@ mod tests {
             (
                 Event::ChangeHeld { upstream, tool },
                 r#"change_held {"upstream":"files","tool":"read"}"#,
+            ),
+            (
+                Event::PauseChanged { is_paused: true },
+                r#"pause_changed {"is_paused":true}"#,
             ),
             (
                 Event::ConfigChanged { version: 8 },

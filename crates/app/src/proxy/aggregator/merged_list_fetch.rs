@@ -150,8 +150,9 @@ pub(in crate::proxy) async fn list_page(
     let mut page = list.page(start, n);
     if kind == ListKind::Tools
         && is_last
-        && let Some(tool) = &session.shared.own_tools
+        && let Some(tool) = session.shared.own_tools()
     {
+        session.client_context.note_own_tools();
         let revision = session.client_context.revision();
         let definitions = tool.definitions(revision.as_ref(), taken_names(tool, list));
         let definitions = definitions.iter();
@@ -436,7 +437,7 @@ fn publish_catalog(
             }
         });
     session.client_context.search.note_catalog(&catalog, epoch);
-    if let Some(tool) = &session.shared.own_tools
+    if let Some(tool) = session.shared.own_tools()
         && joined.is_complete()
         && session.client_context.search.is_news(&catalog)
     {

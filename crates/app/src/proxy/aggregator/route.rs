@@ -207,7 +207,7 @@ pub(in crate::proxy) async fn find_owner(
 
 /// Returns a hint for a call of an unknown tool, if the catalog is known.
 async fn help_with_name(session: &ClientSession, method: &str, name: &str) -> Option<String> {
-    let tools = session.shared.own_tools.as_ref();
+    let tools = session.shared.own_tools();
     let catalog = session.shared.last_catalog_of(&session.client_context);
     let catalog = catalog.filter(|_| method == "tools/call")?;
     let search = tools.and_then(|tools| tools.name(OwnTool::Search));

@@ -74,6 +74,12 @@ impl ShownLists {
         self.0.lock().seen.insert(kind, seen).is_some()
     }
 
+    /// Returns whether a cursor leads to a known merged list of tools.
+    pub(in crate::proxy) fn has_cursor(&self, cursor: &str) -> bool {
+        let version = cursor.split_once('.').map(|(version, _)| version);
+        version.is_some_and(|version| self.with_version(ListKind::Tools, version).is_some())
+    }
+
     /// Returns whether the client ever requested one of these lists.
     pub(super) fn has_seen(&self, kinds: &[ListKind]) -> bool {
         let shown = self.0.lock();
@@ -143,6 +149,8 @@ pub(in crate::proxy) struct SeenList {
     list: Arc<AggregateList>,
     /// The selection from the list, if lists are selected.
     chosen: Option<Arc<ShownList>>,
+    /// Whether the list had own tools of the proxy.
+    has_own_tools: bool,
     /// Whether the client was notified that the list has changed since.
     is_told: bool,
 }
@@ -168,6 +176,7 @@ impl SeenList {
             template: template.without_trace(),
             list,
             chosen,
+            has_own_tools: false,
             is_told: false,
         }
     }
@@ -179,9 +188,10 @@ impl SeenList {
 pub(in crate::proxy) fn note_seen(
     session: &Arc<ClientSession>,
     kind: ListKind,
-    seen: SeenList,
+    mut seen: SeenList,
     n_changes: u64,
 ) {
+    seen.has_own_tools = kind == ListKind::Tools && session.shared.own_tools().is_some();
     let was_seen = session.aggregator.lists.note_seen(kind, seen);
     let changes = &session.aggregator.changes;
     if was_seen && !session.client_context.is_initialized() {
@@ -235,6 +245,13 @@ pub(super) async fn check_changed_lists(
 /// Returns whether the client would be shown the same content again.
 async fn is_same(session: &Arc<ClientSession>, seen: &SeenList, gathered: &GatheredList) -> bool {
     let lists = session.shared.selection.lists();
+    if seen.template.kind == ListKind::Tools
+        && (seen.chosen.is_some() != lists.is_some()
+            || seen.has_own_tools != session.shared.own_tools().is_some())
+    {
+        // The strategy changed, or the proxy was paused or resumed.
+        return false;
+    }
     if let (Some(chosen), Some(lists), Some(catalog)) = (&seen.chosen, lists, &gathered.catalog) {
         let listing = ListComposer {
             client_context: &session.client_context,

@@ -101,7 +101,12 @@ impl OwnTools {
         arguments: Option<&str>,
         catalog: Result<Arc<Catalog>, ListFetchError>,
     ) -> String {
-        let Some(safeguards) = &requester.shared.safeguards else {
+        let safeguards = match tool {
+            // The rest of a result that was cut before a pause can be read during it.
+            OwnTool::ReadMore => requester.shared.every_safeguard.load_full(),
+            _ => requester.shared.safeguards(),
+        };
+        let Some(safeguards) = safeguards else {
             return self
                 .answer_unguarded(requester, tool, arguments, catalog)
                 .await;
@@ -129,7 +134,7 @@ impl OwnTools {
         };
         // Paging skips admission, so that limits do not cut off the rest of a result.
         if tool == OwnTool::ReadMore {
-            let part = read_on(requester, safeguards, &call);
+            let part = read_on(requester, &safeguards, &call);
             return safeguards.read_on(&call, part);
         }
         let permit = match safeguards.admit(&call) {
@@ -234,7 +239,7 @@ async fn record_search(
     text: &str,
     reply: &mut SearchReply,
 ) {
-    if let (OwnTool::Search, Some(safeguards)) = (tool, &requester.shared.safeguards) {
+    if let (OwnTool::Search, Some(safeguards)) = (tool, requester.shared.safeguards()) {
         let (session, at) = (requester.session, requester.received);
         safeguards.record_search(session, at, text, &reply.results);
     }

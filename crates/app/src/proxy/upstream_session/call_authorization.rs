@@ -99,7 +99,7 @@ impl CallAuthorization {
 
     /// Returns the instructions for stating an intent to write.
     fn instructions(&self) -> String {
-        let tools = self.scope.shared.own_tools.as_ref();
+        let tools = self.scope.shared.own_tools();
         let name = tools.and_then(|tools| tools.name(OwnTool::SetContext));
         let is_taken = !self.scope.is_merged() && self.tools.taken_names().has(OwnTool::SetContext);
         match name.filter(|_| !is_taken) {

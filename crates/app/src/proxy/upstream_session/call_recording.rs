@@ -135,7 +135,7 @@ impl CallRecording {
         let continued = call.continues.map(|continued| continued.call);
         let is_hidden = is_forbidden || self.tools.is_hidden(tool);
         let is_taught =
-            !is_forbidden && (shared.own_tools.is_some() || shared.recommender.is_some());
+            !is_forbidden && (shared.own_tools().is_some() || shared.recommender.is_some());
         let called = self.scope.tool_ref(tool);
         let searched = is_taught.then(|| called.clone());
         let was_found = || {
@@ -271,7 +271,7 @@ impl CallRecording {
             };
             recommender.record_call(ended).await;
         }
-        let Some(tool) = &self.scope.shared.own_tools else {
+        let Some(tool) = &self.scope.shared.every_own_tool else {
             return;
         };
         tool.service.record_call(&search::FinishedCall {

@@ -55,7 +55,7 @@ impl ErrorHints {
         } = &*self.0;
         // A single server without own tools lists everything, so its errors are forwarded
         // unchanged.
-        if shared.own_tools.is_none() && !self.0.is_merged() {
+        if shared.own_tools().is_none() && !self.0.is_merged() {
             return None;
         }
         let RequestPurpose::Call(Some(row)) = &pending.purpose else {
@@ -116,7 +116,7 @@ impl ErrorHints {
             client_context,
             ..
         } = &*self.0;
-        let tools = shared.own_tools.as_deref();
+        let tools = shared.own_tools().map(|tools| &**tools);
         let memory = &client_context.search;
         let session = client_context.session_key(self.0.session_id().await);
         if let Some(tool) = self.own_in(&catalog, &call.name) {

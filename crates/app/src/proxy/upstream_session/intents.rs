@@ -34,7 +34,7 @@ impl IntentLayer {
 
     /// Stores the intent of a request of the client, except for calls.
     pub(super) async fn on_request(&self, method: &str, params: &RequestParams<'_>) {
-        let Some(intents) = &self.0.shared.intents else {
+        let Some(intents) = self.0.shared.intents() else {
             return;
         };
         let source = match method {
@@ -58,7 +58,7 @@ impl IntentLayer {
     /// Stores the intent of a call, from its arguments and its tool. The call may show that the
     /// client has left the context that it stated.
     pub(super) fn on_call(&self, session: SessionKey, tool: &ToolName, arguments: Option<&str>) {
-        let Some(intents) = &self.0.shared.intents else {
+        let Some(intents) = self.0.shared.intents() else {
             return;
         };
         let is_read = |arguments: &&str| {
@@ -105,7 +105,7 @@ impl IntentLayer {
 
     /// Stores the intents in a result of a modern server that asks for input.
     pub(super) async fn on_result(&self, result: &str) {
-        if self.0.shared.intents.is_none() || !is_input_required(result) {
+        if self.0.shared.intents().is_none() || !is_input_required(result) {
             return;
         }
         let requests = member(result, "inputRequests").filter(|all| all.starts_with('{'));
@@ -118,7 +118,7 @@ impl IntentLayer {
     }
 
     async fn note_sampling(&self, params: Option<&str>) {
-        let intents = self.0.shared.intents.as_ref();
+        let intents = self.0.shared.intents();
         let source = IntentSource::Sampling;
         if let Some(params) = params
             && intents.is_some_and(|intents| intents.listens_to(source))
@@ -129,7 +129,7 @@ impl IntentLayer {
     }
 
     async fn note_intent(&self, source: IntentSource, text: &str) {
-        if let Some(intents) = &self.0.shared.intents {
+        if let Some(intents) = self.0.shared.intents() {
             let now = self.0.shared.recorder.now();
             let row = self.0.session_id().await;
             intents.note(self.0.client_context.session_key(row), source, text, now);

@@ -279,9 +279,7 @@ impl UpstreamSession {
     fn purpose(&self, method: &str, params: &RequestParams<'_>) -> RequestPurpose {
         match method {
             "initialize" => RequestPurpose::Initialize,
-            "server/discover" if self.scope.shared.selection.is_active() => {
-                RequestPurpose::Discover
-            }
+            "server/discover" => RequestPurpose::Discover,
             "tools/call" => RequestPurpose::Call(None),
             "tools/list" => RequestPurpose::ListTools,
             "subscriptions/listen" => RequestPurpose::Listen { has_tools: false },

@@ -340,9 +340,12 @@ impl UpstreamSession {
                 let mut promised = None;
                 if let Some(result) = result {
                     self.on_handshake_answer(result, &pending).await;
-                    let is_selected =
-                        self.scope.shared.selection.lists().is_some() && !self.scope.is_merged();
-                    promised = is_selected.then(|| with_list_changed(result)).flatten();
+                    // A pause changes no handshake, because lists change when it ends.
+                    let lists = self.scope.shared.selection.configured_lists();
+                    if lists.is_some() && !self.scope.is_merged() {
+                        promised = with_list_changed(result);
+                        self.scope.client_context.note_promise();
+                    }
                 } else {
                     self.note_trouble(&UpstreamError::from_refusal(&message), true);
                 }
@@ -400,7 +403,7 @@ impl UpstreamSession {
     /// Passes a list that the client is shown to the safeguards. With several upstreams the
     /// aggregator passes the merged list.
     async fn note_shown(&self, asked: &Pending, result: &str) {
-        if self.scope.is_merged() || self.scope.shared.safeguards.is_none() {
+        if self.scope.is_merged() || self.scope.shared.safeguards().is_none() {
             return;
         }
         let hints = asked.message.as_ref().map(Message::hints);

@@ -63,7 +63,7 @@ impl Requester for CallRequester<'_> {
 
 /// Requests the decision of the safeguards about a call.
 pub(super) fn admit(scope: &UpstreamScope, call: &CallContext<'_>) -> CallDecision {
-    let Some(safeguards) = &scope.shared.safeguards else {
+    let Some(safeguards) = scope.shared.safeguards() else {
         return CallDecision::Forward(None);
     };
     let catalog = scope.shared.last_catalog_of(&scope.client_context);

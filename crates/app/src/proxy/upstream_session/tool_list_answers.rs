@@ -92,15 +92,10 @@ impl UpstreamTools {
             return shorter;
         }
         let is_place_of_own = self.note_page(&seen, at.as_deref());
-        let Some(tool) = self
-            .scope
-            .shared
-            .own_tools
-            .as_ref()
-            .filter(|_| is_place_of_own)
-        else {
+        let Some(tool) = self.scope.shared.own_tools().filter(|_| is_place_of_own) else {
             return shorter;
         };
+        self.scope.client_context.note_own_tools();
         let revision = self.scope.client_context.revision();
         let definitions = tool.definitions(revision.as_ref(), self.taken_names());
         let definitions: Vec<&str> = definitions.into_iter().map(|(_, text)| text).collect();
@@ -124,7 +119,7 @@ impl UpstreamTools {
             .entry
             .tool_sets
             .add_page(&seen.listing, &seen.names, position, now);
-        if let Some(safeguards) = &self.scope.shared.safeguards {
+        if let Some(safeguards) = self.scope.shared.safeguards() {
             let n_upstreams = self.scope.shared.upstreams.load().entries.len();
             safeguards.tools_listed(self.scope.upstream(), &seen.names, is_last, n_upstreams);
         }

@@ -118,7 +118,7 @@ impl UpstreamSession {
         if let Some(known) = self.tools.known_list() {
             return Some(known);
         }
-        let tool = self.scope.shared.own_tools.as_deref();
+        let tool = self.scope.shared.own_tools().map(|tools| &**tools);
         let fetched = self.fetch(tool, request, era).await;
         let whole = self.tools.last_list();
         match (fetched, whole) {
@@ -154,7 +154,7 @@ impl UpstreamSession {
         if self.scope.is_merged() {
             return self.scope.client_context.search.last_complete_catalog();
         }
-        let tool = self.scope.shared.own_tools.as_deref();
+        let tool = self.scope.shared.own_tools().map(|tools| &**tools);
         let limit = self.scope.shared.limits().unite_timeout;
         let fetched = tokio::time::timeout(limit, self.fetch(tool, message, era)).await;
         fetched.ok()?.ok()?
@@ -176,7 +176,7 @@ impl UpstreamSession {
                 .shared
                 .last_catalog_of(&self.scope.client_context);
         }
-        let tools = self.scope.shared.own_tools.as_deref();
+        let tools = self.scope.shared.own_tools().map(|tools| &**tools);
         let asked = self.catalog_for(tools?, OwnTool::Search, &call.request, call.era);
         let asked = tokio::time::timeout(HINT_TIMEOUT, asked).await;
         asked.ok()?.ok().flatten()

@@ -134,7 +134,12 @@ impl UpstreamTools {
 
     /// Returns whether the last list left a tool out.
     pub(super) fn is_hidden(&self, tool: &ToolName) -> bool {
-        self.state.lock().hidden.contains(tool)
+        self.scope.shared.selection.is_active() && self.state.lock().hidden.contains(tool)
+    }
+
+    /// Returns whether a cursor is that of the page after the last one that the client got.
+    pub(in crate::proxy) fn expects_cursor(&self, cursor: &str) -> bool {
+        self.state.lock().next.as_deref() == Some(cursor)
     }
 
     /// Returns the last complete list, which may be outdated.
@@ -167,7 +172,7 @@ impl UpstreamTools {
     /// whether the own tools of the proxy belong at its end, except for the [taken](Self::taken_names)
     /// ones.
     pub(super) fn note_page(&self, page: &Arc<SeenPage>, cursor: Option<&str>) -> bool {
-        let tool = self.scope.shared.own_tools.as_deref();
+        let tool = self.scope.shared.own_tools().map(|tools| &**tools);
         let next = next_cursor(&page.result);
         let is_last = next.is_none();
         // Client and server may escape the cursor differently, so it is compared unescaped.
