@@ -332,7 +332,7 @@ impl Interface {
 }
 
 fn parse_file(path: &Path) -> File {
-    parse(&fs::read_to_string(path).unwrap_or_else(|error| panic!("{path:?}: {error}")))
+    parse(&fs::read_to_string(path).unwrap())
 }
 
 /// Parses a source, without the attributes that are no part of the interface.

@@ -1,4 +1,8 @@
 //! Predictors outside of riglm: a program that is started, or a server that is asked.
+//!
+//! Both implement [`ExternalPredictor`]. They check each answer and keep the deadline. The circuit
+//! breaker is not here, but in the service that asks: it is the same for predictors of other
+//! programs that embed riglm.
 
 mod config;
 mod process;

@@ -6,7 +6,6 @@ mod model;
 mod moment;
 mod overrides;
 mod pause;
-mod predictor;
 mod records;
 mod replay;
 mod tune;
@@ -21,6 +20,7 @@ use riglm_adapters_http::ControlAddress;
 use riglm_app::selection::Strategy;
 use riglm_domain::id::{IdError, SessionId, UpstreamName};
 use riglm_domain::selection::ListPolicyName;
+use url::Url;
 
 pub use model::{ModelCommand, ModelPullArgs, ModelRemoveArgs, ModelVerifyArgs, Origin};
 
@@ -35,7 +35,6 @@ pub use experiment::{ExperimentCommand, ExperimentStatusArgs, ExperimentStopArgs
 pub use moment::Moment;
 pub use overrides::{OverrideAddArgs, OverrideCommand, OverrideRemoveArgs, ScopeArgs};
 pub use pause::{PauseArgs, ResumeArgs, RunningArgs};
-pub use predictor::{PredictorCheckArgs, PredictorCommand};
 pub use records::{CallsArgs, Sorting, StateChoice, ToolsArgs, UpstreamsArgs};
 pub use replay::{PredictorToReplay, ReplayArgs, ReplayInput};
 pub use tune::TuneArgs;
@@ -133,6 +132,30 @@ pub enum Command {
             .try_map(|name| name.parse::<DemoServer>()))]
         server: DemoServer,
     },
+}
+
+/// A command of `riglm predictor`.
+#[derive(Clone, Debug, Subcommand)]
+pub enum PredictorCommand {
+    /// Test whether a program or a server works as an external predictor
+    Check(PredictorCheckArgs),
+}
+
+/// Options of `predictor check`.
+#[derive(Clone, Debug, Args)]
+pub struct PredictorCheckArgs {
+    /// The locations of configuration and data.
+    #[command(flatten)]
+    pub places: LocationArgs,
+    /// URL of a server [default: the predictor of the configuration]
+    #[arg(long, value_name = "URL", conflicts_with = "command")]
+    pub url: Option<Url>,
+    /// Print a JSON object
+    #[arg(long = "json", action = ArgAction::SetTrue, value_parser = OutputFormat::parser())]
+    pub format: OutputFormat,
+    /// Program with its arguments
+    #[arg(last = true, value_name = "COMMAND")]
+    pub command: Vec<String>,
 }
 
 /// The format of the output of a command.

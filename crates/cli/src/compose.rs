@@ -48,7 +48,7 @@ use crate::config::Config;
 pub use control::overrides_over;
 use control::{ControlSources, announce, start_control};
 use experiments::experiments_from;
-pub use extensions::{Extensions, PredictorFactory};
+pub use extensions::{Extensions, MakeLearner, PredictorFactory};
 use foundation::Foundation;
 use keys::Keys;
 use learning::learning_from;

@@ -68,8 +68,8 @@ pub struct SessionSoFar {
     pub used: Vec<usize>,
     /// The time of the request, in seconds since 1970-01-01T00:00:00Z; `None` if it is unknown.
     pub time: Option<i64>,
-    /// What the user or the agent wants to do, in words. Only with `send_text = true`, and only where
-    /// a client said it; never when recorded calls are learned, because texts are not recorded.
+    /// The declared intent of the session, in words. Only with `send_text = true`, and only if a
+    /// client declared one; never when recorded calls are learned, because texts are not recorded.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub text: Option<String>,
 }
@@ -97,11 +97,11 @@ pub struct ScoreResponse {
     /// One score for each tool, in the order of the request: finite, from 0 on, on any scale.
     #[serde(default)]
     pub scores: Vec<f64>,
-    /// Why a tool is likely, in a few words, by its position. Shown to operators and in answers of
-    /// searches.
+    /// The reasons for scores in a few words, by the positions of the tools. Operators see them, and
+    /// agents in answers of searches.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub reasons: BTreeMap<usize, String>,
-    /// Why there are no scores.
+    /// The reason for missing scores.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub error: Option<String>,
 }

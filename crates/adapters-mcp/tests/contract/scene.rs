@@ -45,6 +45,11 @@ pub(crate) struct Scene {
 
 impl Scene {
     /// Returns the scene with shared connections.
+    #[expect(
+        clippy::boxed_local,
+        clippy::unnecessary_box_returns,
+        reason = "the suite takes boxes"
+    )]
     pub(crate) fn shared(self: Box<Self>) -> Box<Self> {
         Box::new(Self {
             connector: Arc::new(SharedConnector::new(self.connector)),
@@ -54,6 +59,11 @@ impl Scene {
     }
 
     /// Returns the scene with the bridge between the eras.
+    #[expect(
+        clippy::boxed_local,
+        clippy::unnecessary_box_returns,
+        reason = "the suite takes boxes"
+    )]
     pub(crate) fn bridged(self: Box<Self>) -> Box<Self> {
         let options = || BridgeOptions::new([7; 32]);
         Box::new(Self {
@@ -138,7 +148,11 @@ fn stdio_connector(
 pub(crate) async fn process(peers: Peers) -> Box<Scene> {
     let server = ProcessServer::new();
     Box::new(Scene {
-        connector: stdio_connector("sh", server.arguments(), server.environment(peers.server)),
+        connector: stdio_connector(
+            "sh",
+            ProcessServer::arguments(),
+            server.environment(peers.server),
+        ),
         unreachable: stdio_connector("riglm-no-such-program", Vec::new(), BTreeMap::new()),
         server: Arc::new(server),
         peers,

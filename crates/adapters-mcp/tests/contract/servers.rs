@@ -66,7 +66,7 @@ impl ProcessServer {
         self.directory.path().join("received")
     }
 
-    pub(crate) fn arguments(&self) -> Vec<String> {
+    pub(crate) fn arguments() -> Vec<String> {
         vec!["-c".into(), SCRIPT.into()]
     }
 
@@ -227,6 +227,11 @@ fn post(state: &HttpState, session: &str, text: String) -> Response {
     status(StatusCode::ACCEPTED)
 }
 
+#[expect(
+    clippy::unnecessary_wraps,
+    clippy::needless_pass_by_value,
+    reason = "the item of a stream"
+)]
 fn event(text: String) -> Result<Bytes, Infallible> {
     Ok(Bytes::from(format!("event: message\ndata: {text}\n\n")))
 }

@@ -19,7 +19,7 @@ pub enum PredictorChoice {
     External(Box<ExternalConfig>),
 }
 
-/// How the scores of an external predictor are used.
+/// The use of the scores of an external predictor.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, strum::Display)]
 #[serde(rename_all = "snake_case")]
 #[strum(serialize_all = "snake_case")]
@@ -31,7 +31,7 @@ pub enum ExternalRole {
     Alone,
 }
 
-/// Where the scores come from.
+/// The source of the scores.
 #[derive(Clone)]
 pub enum ExternalSource {
     /// A program with its arguments, over standard input and output.
@@ -48,9 +48,9 @@ pub enum ExternalSource {
 /// An external predictor and its settings.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ExternalConfig {
-    /// Where the scores come from.
+    /// The source of the scores.
     pub source: ExternalSource,
-    /// How the scores are used.
+    /// The use of the scores.
     pub role: ExternalRole,
     /// The maximum time of a request. A list or an answer of a search waits no longer.
     pub deadline: Duration,
@@ -324,7 +324,7 @@ mod tests {
                 r#""oracle""#,
                 "unknown variant `oracle`, expected one of `mix`",
             ),
-            (r#"{}"#, "either `command` or `url`"),
+            ("{}", "either `command` or `url`"),
             (
                 r#"{"command":["a"],"url":"http://h/"}"#,
                 "either `command` or `url`",

@@ -110,6 +110,7 @@ impl Scrape {
 }
 
 /// Registers gauges that take their values from `moment` at each scrape.
+#[expect(clippy::too_many_lines, reason = "one statement for each gauge")]
 pub(super) fn register_gauges(meter: &Meter, moment: &Arc<Scrape>) {
     let gauge = |name: &'static str, text: &'static str, take: fn(&Readings) -> Vec<Sample>| {
         let moment = Arc::clone(moment);

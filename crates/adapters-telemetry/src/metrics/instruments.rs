@@ -266,8 +266,8 @@ impl Instruments {
                 let transport = KeyValue::new("transport", transport.as_str());
                 self.sessions_opened.add(1, &[transport]);
             }
-            // Already counted when it was opened.
-            Event::SessionIntroduced { .. } => {}
+            // A session was counted when it was opened, and a gauge has the state of the pause.
+            Event::SessionIntroduced { .. } | Event::PauseChanged { .. } => {}
             Event::SessionClosed { transport } => {
                 let transport = KeyValue::new("transport", transport.as_str());
                 self.sessions_closed.add(1, &[transport]);
@@ -320,8 +320,6 @@ impl Instruments {
                 let labels = self.of_upstream(upstream, true);
                 self.tool_changes_held.add(1, &labels[..1]);
             }
-            // Gauge `riglm_paused` has the state.
-            Event::PauseChanged { .. } => {}
             Event::ConfigChanged { version } => self.config_version.record(*version, &[]),
         }
     }
@@ -365,9 +363,9 @@ impl Instruments {
         let labels = [policy, KeyValue::new("mode", list.mode.as_str())];
         self.lists_shown.add(1, &labels);
         self.list_tools
-            .record(bounded(list.n_shown as u64), &labels[..1]);
+            .record(histogram_value(list.n_shown as u64), &labels[..1]);
         self.list_tools_available
-            .record(bounded(list.n_available as u64), &[]);
+            .record(histogram_value(list.n_available as u64), &[]);
         self.list_tokens_shown.add(list.shown_tokens, &labels[..1]);
         let saved = list.available_tokens.saturating_sub(list.shown_tokens);
         self.list_tokens_saved.add(saved, &labels[..1]);
@@ -403,6 +401,6 @@ fn seconds(duration: Duration) -> f64 {
 const MAX_RECORDED: u64 = 1 << 32;
 
 /// Returns the number for a histogram, whose sum must not overflow.
-fn bounded(number: u64) -> u64 {
+fn histogram_value(number: u64) -> u64 {
     number.min(MAX_RECORDED)
 }

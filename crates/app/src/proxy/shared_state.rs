@@ -95,9 +95,9 @@ impl SharedState {
         safeguards.filter(|_| !self.selection.is_paused())
     }
 
-    /// Returns the intents of sessions if the selection of lists uses them.
+    /// Returns the intents of sessions, if they are used; during a pause, too.
     pub(super) fn intents(&self) -> Option<&Arc<Intents>> {
-        (self.every_intent.as_ref()).filter(|_| self.selection.is_configured())
+        self.every_intent.as_ref()
     }
 
     /// Reports an event of a session or principal to the observer.

@@ -86,8 +86,8 @@ fn predictor(name: &str) -> Result<PredictorToReplay, UnknownPredictor> {
     if name == EXTERNAL {
         return Ok(PredictorToReplay::External);
     }
-    let named = name.parse().map(PredictorToReplay::Named);
-    named.map_err(|_| {
+    let parsed = name.parse().map(PredictorToReplay::Named);
+    parsed.map_err(|_| {
         let names = PredictorName::ALL.iter().map(|it| it.as_str());
         let names: Vec<&str> = names.chain([EXTERNAL]).collect();
         UnknownPredictor(names.join(", "))

@@ -26,8 +26,11 @@ pub struct PredictorFactory {
     /// names.
     pub model: String,
     /// Creates one.
-    pub make: Arc<dyn Fn() -> Box<dyn Learner> + Send + Sync>,
+    pub make: Arc<MakeLearner>,
 }
+
+/// Creates a predictor that has learned nothing yet.
+pub type MakeLearner = dyn Fn() -> Box<dyn Learner> + Send + Sync;
 
 impl fmt::Debug for PredictorFactory {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

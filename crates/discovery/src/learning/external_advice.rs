@@ -110,7 +110,7 @@ impl ExternalAdvice {
                         "the external predictor answers again"
                     );
                 }
-                Some(Arc::new(named(response, &tools)))
+                Some(Arc::new(scores_by_tool(response, &tools)))
             }
             Err(error) => {
                 self.n_failures.fetch_add(1, Ordering::Relaxed);
@@ -233,12 +233,12 @@ pub fn advise(
     ask: impl FnOnce(&ScoreRequest) -> Option<ScoreResponse>,
 ) {
     let AdviceRequest { request, tools } = AdviceRequest::new(predictor, history, callable, client);
-    let scores = ask(&request).map(|response| named(response, &tools));
+    let scores = ask(&request).map(|response| scores_by_tool(response, &tools));
     history.set_advice(scores.and_then(|scores| scores.advice(predictor.vocabulary())));
 }
 
 /// Returns the scores of the tools that can be called, by tool.
-fn named(response: ScoreResponse, tools: &[ToolRef]) -> NamedScores {
+fn scores_by_tool(response: ScoreResponse, tools: &[ToolRef]) -> NamedScores {
     let scores = tools.iter().cloned().zip(response.scores);
     let reasons = response.reasons.into_iter();
     NamedScores {

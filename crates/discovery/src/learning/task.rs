@@ -514,7 +514,7 @@ impl LearningTask {
         let all = InvocationFilter::default();
         let n_calls = self.stores.calls.count(&all).await?;
         let mut n_left_out = n_calls.saturating_sub(MAX_RELEARNED_CALLS);
-        let n_learned = n_calls.min(MAX_RELEARNED_CALLS).max(1);
+        let n_learned = n_calls.clamp(1, MAX_RELEARNED_CALLS);
         let n_learned = u32::try_from(n_learned).map_or(f64::MAX, f64::from);
         self.advised_share = (N_ADVISED / n_learned).min(1.0);
         let mut after = None;

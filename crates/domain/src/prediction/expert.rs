@@ -104,7 +104,9 @@ impl Expert {
             Self::FirstCall => (0.04, 0.03, 0.05),
             Self::Recency => (0.01, 0.3, 0.02),
             Self::LastCall => (0.07, 0.13, 0.09),
-            Self::Markov => (0.16, 0.18, 0.19),
+            // Nothing is known about an external predictor before it was compared with calls. It begins
+            // like the best expert without a text.
+            Self::Markov | Self::External => (0.16, 0.18, 0.19),
             Self::Workflow => (0.1, 0.06, -0.03),
             Self::Cooccurrence => (0.06, 0.17, -0.03),
             Self::Server => (0.03, 0.03, 0.06),
@@ -114,9 +116,6 @@ impl Expert {
             Self::Text => (0.26, 0.1, 0.14),
             Self::Time => (0.05, 0.02, 0.14),
             Self::Client => (0.04, 0.08, 0.12),
-            // Nothing is known about the predictor before it was compared with calls. It begins like
-            // the best expert without a text.
-            Self::External => (0.16, 0.18, 0.19),
         }
     }
 

@@ -152,13 +152,13 @@ impl ExpertSet {
         // own.
         let markov = names.contains(&PredictorName::Markov);
         let with = markov.then_some(Expert::LastCall);
-        let named = Self::of(&experts.chain(with).collect::<Vec<_>>());
+        let chosen = Self::of(&experts.chain(with).collect::<Vec<_>>());
         let mut all = Expert::ALL.iter();
         // An external predictor has no name: the configuration says what it is.
-        if all.all(|expert| *expert == Expert::External || named.contains(*expert)) {
+        if all.all(|expert| *expert == Expert::External || chosen.contains(*expert)) {
             return Self::ALL;
         }
-        named
+        chosen
     }
 }
 

@@ -111,7 +111,7 @@ impl ReplayedPredictor {
     /// Wraps a predictor of the port that gets the scores of an external predictor. `ask` returns its
     /// scores, and may block.
     #[must_use]
-    pub fn advised(
+    pub fn with_external(
         name: &'static str,
         make: impl Fn() -> Box<dyn Learner> + Send + Sync + 'static,
         ask: Arc<AskExternal>,

@@ -147,7 +147,7 @@ fn events_of_requests<'a>(upstream: &'a UpstreamName, tool: &'a ToolName) -> [Ev
     ]
 }
 
-fn other_events<'a>(upstream: &'a UpstreamName, tool: &'a ToolName) -> [Event<'a>; 16] {
+fn other_events<'a>(upstream: &'a UpstreamName, tool: &'a ToolName) -> [Event<'a>; 17] {
     [
         Event::FeedbackRefused,
         Event::BudgetShort,
@@ -176,6 +176,7 @@ fn other_events<'a>(upstream: &'a UpstreamName, tool: &'a ToolName) -> [Event<'a
         },
         Event::ContextShifted(ContextShift::Declared),
         Event::OverrideChanged,
+        Event::PauseChanged { is_paused: true },
         Event::ChangeHeld { upstream, tool },
         Event::ConfigChanged { version: u64::MAX },
     ]

@@ -71,8 +71,9 @@ impl Clause {
                 let one = scores(predictor, &request(1, 12)).await?;
                 scores(predictor, &request(2, 5)).await?;
                 let again = scores(predictor, &request(3, 12)).await?;
-                expect(
-                    one == again,
+                expect_equal(
+                    &one,
+                    &again,
                     "the second of two equal requests got other scores",
                 )
             }
@@ -86,8 +87,9 @@ impl Clause {
                 let together = join_all(requests.iter().map(|one| scores(predictor, one))).await;
                 for (request, together) in requests.iter().zip(together) {
                     let alone = scores(predictor, request).await?;
-                    expect(
-                        alone == together?,
+                    expect_equal(
+                        &alone,
+                        &together?,
                         "a request got the scores of another one",
                     )?;
                 }
@@ -138,8 +140,9 @@ impl Clause {
                 let _ = poll_immediate(&mut sent).await;
                 drop(sent);
                 let next = scores(predictor, &request(3, 3)).await?;
-                expect(
-                    expected == next,
+                expect_equal(
+                    &expected,
+                    &next,
                     "the request after a dropped one got other scores",
                 )
             }
@@ -157,8 +160,9 @@ async fn scores(
     Ok(response.scores)
 }
 
-fn expect(holds: bool, what: &'static str) -> Result<(), Violation> {
-    holds.then_some(()).ok_or(Violation::Scores(what))
+fn expect_equal(one: &[f64], other: &[f64], otherwise: &'static str) -> Result<(), Violation> {
+    let is_equal = one == other;
+    is_equal.then_some(()).ok_or(Violation::Scores(otherwise))
 }
 
 /// Returns a request of a session that called the first tools.

@@ -60,7 +60,7 @@ impl Default for FakeExternalPredictor {
 
 #[async_trait]
 impl ExternalPredictor for FakeExternalPredictor {
-    fn name(&self) -> &str {
+    fn name(&self) -> &'static str {
         "fake"
     }
 

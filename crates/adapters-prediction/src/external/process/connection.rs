@@ -26,7 +26,7 @@ const MAX_LOG_BYTES: usize = 4 * 1024;
 
 /// The reason why a program gives no more responses.
 #[derive(Clone, Copy, Debug, thiserror::Error)]
-enum Lost {
+enum ConnectionLoss {
     #[error("the program ended, or closed its standard output")]
     Ended,
     #[error("the program does not read its requests")]
@@ -135,7 +135,7 @@ impl Connection {
         &self,
         request: &ScoreRequest,
     ) -> Result<ScoreResponse, ScoreError> {
-        let unavailable = |lost: Lost| ScoreError::Unavailable(lost.into());
+        let unavailable = |lost: ConnectionLoss| ScoreError::Unavailable(lost.into());
         // The numbers of callers may repeat.
         let id = self.0.next_id.fetch_add(1, Ordering::Relaxed);
         let numbered = ScoreRequest {
@@ -149,7 +149,7 @@ impl Connection {
         {
             let mut requests = self.0.waiting.requests.lock();
             if !self.is_open() {
-                return Err(unavailable(Lost::Ended));
+                return Err(unavailable(ConnectionLoss::Ended));
             }
             requests.insert(id, respond);
         }
@@ -161,11 +161,13 @@ impl Connection {
         };
         self.0.requests.try_send(line).map_err(|error| {
             unavailable(match error {
-                mpsc::error::TrySendError::Full(_) => Lost::Full,
-                mpsc::error::TrySendError::Closed(_) => Lost::Ended,
+                mpsc::error::TrySendError::Full(_) => ConnectionLoss::Full,
+                mpsc::error::TrySendError::Closed(_) => ConnectionLoss::Ended,
             })
         })?;
-        let response = response.await.map_err(|_| unavailable(Lost::Ended))?;
+        let response = response
+            .await
+            .map_err(|_| unavailable(ConnectionLoss::Ended))?;
         Ok(ScoreResponse {
             id: request.id,
             ..response

@@ -96,7 +96,7 @@ impl WorkSessionInstruments {
             }
             DiminishingReturnsEvent::SessionOver { n_searches } => {
                 self.searches_of_session
-                    .record(super::bounded(*n_searches), &[]);
+                    .record(super::histogram_value(*n_searches), &[]);
             }
         }
     }

@@ -130,7 +130,7 @@ impl UpstreamSession {
         }
         let started_at = self.scope.shared.recorder.now();
         let is_call = method == "tools/call";
-        let purpose = self.purpose(method, &params);
+        let purpose = Self::purpose(method, &params);
         let now = Instant::now();
         let called = || params.name().map(|name| ToolName::from(name.as_ref()));
         let pending = Pending {
@@ -276,7 +276,7 @@ impl UpstreamSession {
     }
 
     /// Returns the purpose of a request, which decides the handling of its answer.
-    fn purpose(&self, method: &str, params: &RequestParams<'_>) -> RequestPurpose {
+    fn purpose(method: &str, params: &RequestParams<'_>) -> RequestPurpose {
         match method {
             "initialize" => RequestPurpose::Initialize,
             "server/discover" => RequestPurpose::Discover,

@@ -44,5 +44,9 @@ pub(super) fn predictor(config: PredictionConfig) -> anyhow::Result<ReplayedPred
         scores.ok()
     };
     let make = move || predictor_from(&config);
-    Ok(ReplayedPredictor::advised("external", make, Arc::new(ask)))
+    Ok(ReplayedPredictor::with_external(
+        "external",
+        make,
+        Arc::new(ask),
+    ))
 }
