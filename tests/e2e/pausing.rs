@@ -56,7 +56,7 @@ async fn connect(proxy: &Proxy) -> RawClient {
     client
 }
 
-/// What a client got for a request.
+/// The answer to a request of a client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Seen {
     /// The tools of the server, without own tools.
@@ -147,7 +147,7 @@ impl BusyClient {
         (busy, work)
     }
 
-    /// Returns what was both asked and answered within a time.
+    /// Returns the answers to requests that began and ended within a time.
     fn between(&self, start: Instant, end: Instant) -> Vec<Seen> {
         let all = self.observations.lock();
         let within = all

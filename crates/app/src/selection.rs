@@ -71,7 +71,7 @@ pub enum ListChoice {
     Whole,
     /// Each page is selected by the names of its tools.
     Names(Arc<dyn ListPolicy>),
-    /// Whole lists are selected from learned data.
+    /// Selection of whole lists from learned data.
     Learned,
 }
 

@@ -47,10 +47,11 @@ impl ListPredictor {
     /// Asks the external predictor, if there is one, so that a prediction for the same request uses
     /// its scores.
     pub(super) async fn consult(&self, request: &ListRequest<'_>, catalog: &Catalog) {
-        if let Some(next_tools) = &self.0 {
-            next_tools
-                .consult(&session_view(request), &refs(catalog))
-                .await;
+        let next_tools = self.0.as_ref();
+        // Without an external predictor, the tools must not be copied for nothing.
+        if let Some(next_tools) = next_tools.filter(|next| next.advice_counts().is_some()) {
+            let tools = refs(catalog);
+            next_tools.consult(&session_view(request), &tools).await;
         }
     }
 

@@ -34,7 +34,8 @@ impl AnswerWriter {
         let Some(next) = &self.next_tools else {
             return;
         };
-        if self.rules.n_predicted > 0 {
+        // Without an external predictor, the tools must not be copied for nothing.
+        if self.rules.n_predicted > 0 && next.advice_counts().is_some() {
             let fits = fits_of(&found.ranked);
             consult_next(next, &asked.call, asked.intent(&fits), now).await;
         }
