@@ -11,9 +11,9 @@ use riglm_adapters_prediction::encoder::StaticEmbedding;
 use riglm_adapters_prediction::{O200kTokenCounter, PredictionConfig, predictor_from};
 use riglm_adapters_storage::{RecordingConfig, Storage, StorageConfig};
 use riglm_app::limits::Limits;
-use riglm_app::proxy::{NamespacePolicy, OwnToolNames, Proxy, ProxyParts, Upstream};
+use riglm_app::proxy::{NamespacePolicy, OwnToolNames, OwnToolSet, Proxy, ProxyParts, Upstream};
 use riglm_app::selection::{
-    FilteringConfig, ListFilter, ListStores, Lists, ListsParts, SearchAnswerSize,
+    FilteringConfig, ListFilter, ListStores, Lists, ListsParts, SearchTerms,
 };
 use riglm_app::tracking::{Recorder, RecorderOptions};
 use riglm_app::work_sessions::{WorkSessions, WorkSessionsConfig};
@@ -25,7 +25,7 @@ use riglm_discovery::search::{
 use riglm_domain::id::RunId;
 use riglm_domain::prediction::NamePattern;
 use riglm_domain::safeguards::admission::Admission;
-use riglm_domain::selection::{ListPolicyName, TopicWords};
+use riglm_domain::selection::ListPolicyName;
 use riglm_ports::authenticator::LocalAuthenticator;
 use riglm_ports::clock::Clock;
 use riglm_ports::fake::ManualClock;
@@ -108,12 +108,11 @@ impl InProcessProxy {
         );
         let lists = Arc::new(Lists::new(ListsParts {
             experiments: None,
-            search_answer: SearchAnswerSize::default(),
-            words: TopicWords::built_in(),
+            search: SearchTerms::default(),
             observer: Arc::new(riglm_ports::observer::NoObserver),
             options: list_options(options),
             profiles: HashMap::new(),
-            next_tools: Some(Arc::clone(&next_tools)),
+            predictions: Arc::clone(&next_tools).into(),
             stores: Some(list_stores(&storage)),
             counter: Arc::new(O200kTokenCounter),
             clock: Arc::clone(&time),
@@ -134,7 +133,7 @@ impl InProcessProxy {
             recommender: None,
             safeguards: None,
             intents: Some(Arc::new(Intents::new(IntentWeights::default()))),
-            next_tools: Some(Arc::clone(&next_tools)),
+            predictions: Arc::clone(&next_tools).into(),
             tracer: None,
             work_sessions: Some(Arc::new(work_sessions)),
             tools: OwnToolNames {
@@ -143,6 +142,7 @@ impl InProcessProxy {
                 set_context: Some("set_context".into()),
                 ..OwnToolNames::default()
             },
+            unlisted_tools: OwnToolSet::default(),
         }));
         let http = HttpOptions {
             address: ([127, 0, 0, 1], options.port).into(),
@@ -265,7 +265,7 @@ fn search(
             is_stored: false,
         }],
         stores: Some(stores),
-        next_tools: Some(Arc::clone(next_tools)),
+        predictions: Arc::clone(next_tools).into(),
         counter: Arc::new(O200kTokenCounter),
         clock: Arc::clone(clock),
         rules: SearchRules::default(),

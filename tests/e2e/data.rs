@@ -6,10 +6,14 @@ use std::path::{Path, PathBuf};
 use std::process::Output;
 use std::time::Duration;
 
+use http::Method;
 use riglm_tests::answers::Answers;
 use riglm_tests::binary;
+use riglm_tests::client::RawClient;
+use riglm_tests::kit::{Proxy, proxy, server};
 use riglm_tests::messages::{call, initialize, request};
 use riglm_tests::normalise::Masks;
+use riglm_tests::plain_http::{self, HttpResponse};
 use riglm_tests::process;
 use riglm_tests::riglm::{Options, Riglm};
 use serde_json::Value;
@@ -342,4 +346,103 @@ async fn the_data_of_a_client_is_erased_from_postgres() {
     for needle in [ALICE, text_of(&alice, "client_id"), text_of(&alice, "id")] {
         assert!(!dump.contains(needle), "{needle}");
     }
+}
+
+/// Keys of the control port: one for data, and one that may only read.
+const CONTROL_KEYS: &str = "[control.keys]\n\
+    keeper = { key = \"keeper-0123456789abcdef\", scopes = [\"data\"] }\n\
+    reader = { key = \"reader-0123456789abcdef\", scopes = [\"read\"] }\n";
+
+/// Sends a request about the data of a client with a key of the control port.
+async fn client_data(proxy: &Proxy, method: Method, client: &str, key: &str) -> HttpResponse {
+    let token = format!("Bearer {key}");
+    let url = proxy.control(&format!("/clients/{client}/data"));
+    let headers = [("authorization", &*token)];
+    plain_http::exchange(method, &url, &headers, "")
+        .await
+        .unwrap()
+}
+
+#[tokio::test]
+async fn data_of_a_client_are_exported_and_deleted_over_the_control_port() {
+    let proxy = proxy()
+        .before(server("plain").tools(3).upstream())
+        .configuration(CONTROL_KEYS)
+        .with_control()
+        .start()
+        .await;
+    for name in [ALICE, BOB] {
+        let client = RawClient::streamable(&proxy.riglm.at("/mcp"), Answers::default());
+        client
+            .initialize(&initialize("0", "2025-11-25").replace("raw-client", name))
+            .await;
+        for id in ["1", "2", "3"] {
+            client.request(&call(id, "tool-001", "{}")).await;
+        }
+        assert_eq!(client.delete().await, 204);
+    }
+    let keeper = "keeper-0123456789abcdef";
+    // Rows appear with a short delay.
+    let started = std::time::Instant::now();
+    let exported = loop {
+        let answer = client_data(&proxy, Method::GET, ALICE, keeper).await;
+        if answer.body.matches(r#""kind":"call""#).count() == 3 {
+            break answer;
+        }
+        assert!(
+            started.elapsed() < Duration::from_secs(30),
+            "{}",
+            answer.body
+        );
+        tokio::time::sleep(Duration::from_millis(100)).await;
+    };
+    assert_eq!(exported.status, 200);
+    assert_eq!(
+        exported.header("content-type"),
+        Some("application/x-ndjson")
+    );
+    assert!(exported.body.lines().all(|line| {
+        let row: Value = serde_json::from_str(line).unwrap();
+        row["kind"].is_string() && row["row"].is_object()
+    }));
+    assert!(!exported.body.contains(BOB), "{}", exported.body);
+
+    for (key, status) in [
+        ("reader-0123456789abcdef", 403),
+        ("nobody-0123456789abcdef", 401),
+    ] {
+        for method in [Method::GET, Method::DELETE] {
+            let answer = client_data(&proxy, method, ALICE, key).await;
+            assert_eq!(answer.status, status, "{}", answer.body);
+        }
+    }
+    let unknown = client_data(&proxy, Method::DELETE, "nobody%2F5b1f", keeper).await;
+    assert_eq!(unknown.status, 404, "{}", unknown.body);
+    assert!(unknown.body.contains("nobody/5b1f"), "{}", unknown.body);
+
+    let deleted = client_data(&proxy, Method::DELETE, ALICE, keeper).await;
+    assert_eq!(deleted.status, 200, "{}", deleted.body);
+    let deleted: Value = serde_json::from_str(&deleted.body).unwrap();
+    assert_eq!(
+        (
+            &deleted["sessions"],
+            &deleted["calls"],
+            &deleted["complete"]
+        ),
+        (&1.into(), &3.into(), &true.into()),
+        "{deleted}"
+    );
+    for (client, status) in [(ALICE, 404), (BOB, 200)] {
+        let answer = client_data(&proxy, Method::GET, client, keeper).await;
+        assert_eq!(answer.status, status, "{client}: {}", answer.body);
+    }
+    let trail = proxy.operate(Method::GET, "/audit", "").await.body;
+    assert!(
+        trail.contains("data.export") && trail.contains("data.delete"),
+        "{trail}"
+    );
+    assert!(
+        !trail.contains(ALICE),
+        "the audit trail names a deleted client: {trail}"
+    );
 }

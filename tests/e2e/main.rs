@@ -39,6 +39,7 @@ mod recording;
 mod replay;
 mod replicas;
 mod revoked_keys;
+mod run_time_control;
 mod safeguards;
 mod scenarios;
 mod settings;

@@ -152,6 +152,13 @@ impl ProxyBuilder {
         self
     }
 
+    /// Selects lists by the strategy of the configuration, which can then be tuned.
+    #[must_use]
+    pub fn with_file_strategy(mut self) -> Self {
+        self.options.has_file_strategy = true;
+        self
+    }
+
     /// Sets an environment variable.
     #[must_use]
     pub fn variable(mut self, name: &str, value: &str) -> Self {

@@ -29,6 +29,8 @@ pub struct Options {
     pub configuration: Option<String>,
     /// Another program with the commands of riglm.
     pub program: Option<PathBuf>,
+    /// Whether the configuration has the strategy of lists. Otherwise it is an argument.
+    pub has_file_strategy: bool,
 }
 
 impl Options {
@@ -197,7 +199,8 @@ pub fn serve_command(
     command.args(mode);
     // Defaults of tests, for each option that a test does not pass itself.
     for default in [["--strategy", "none"], ["--control", "off"]] {
-        if options.arguments.iter().all(|given| given != default[0]) {
+        let is_in_file = default[0] == "--strategy" && options.has_file_strategy;
+        if !is_in_file && options.arguments.iter().all(|given| given != default[0]) {
             command.args(default);
         }
     }

@@ -26,9 +26,7 @@ pub enum Scope {
     Override,
     /// Change the configuration and stop experiments.
     Config,
-    /// Export and delete stored data. No route requires it yet, so the configuration does not
-    /// accept it.
-    #[serde(skip_deserializing)]
+    /// Export and delete stored data.
     Data,
 }
 

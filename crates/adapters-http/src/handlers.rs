@@ -2,6 +2,7 @@
 
 pub(crate) mod approvals;
 pub(crate) mod audit;
+pub(crate) mod client_data;
 pub(crate) mod config;
 pub(crate) mod events;
 pub(crate) mod experiments;

@@ -22,6 +22,7 @@ use utoipa::openapi::security::{HttpAuthScheme, HttpBuilder, SecurityScheme};
     tags(
         (name = "observing", description = "State, records and predictions of the proxy."),
         (name = "deciding", description = "Decisions of operators, and their audit trail."),
+        (name = "data", description = "Stored data of clients."),
     ),
     modifiers(&BearerToken)
 )]

@@ -13,8 +13,8 @@ use utoipa_axum::routes;
 use crate::access::{self, RouteAccess, Scope};
 use crate::admission::check;
 use crate::handlers::{
-    approvals, audit, config, events, experiments, feedback, health, metrics, overrides,
-    predictions, ready, recommendations, sessions, tools, upstreams,
+    approvals, audit, client_data, config, events, experiments, feedback, health, metrics,
+    overrides, predictions, ready, recommendations, sessions, tools, upstreams,
 };
 use crate::openapi;
 use crate::problem::Problem;
@@ -66,6 +66,7 @@ pub fn router(control: &ControlConfig, parts: ControlParts) -> Router {
         .routes(routes!(overrides::remove))
         .routes(routes!(approvals::approve))
         .routes(routes!(feedback::create));
+    let data = OpenApiRouter::new().routes(routes!(client_data::export, client_data::delete));
     let counting = if control.public_metrics {
         counting
     } else {
@@ -77,6 +78,7 @@ pub fn router(control: &ControlConfig, parts: ControlParts) -> Router {
         .merge(guarded(Scope::Read, reading))
         .merge(guarded(Scope::Override, deciding))
         .merge(guarded(Scope::Config, tuning))
+        .merge(guarded(Scope::Data, data))
         .split_for_parts();
     api.with_state(parts)
         .merge(openapi::route(&document))

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use riglm_app::control::client_data::ClientDataService;
 use riglm_app::control::events::EventFeed;
 use riglm_app::control::feedback::FeedbackService;
 use riglm_app::control::overrides::Overrides;
@@ -36,6 +37,8 @@ pub struct ControlParts {
     pub experiments: Option<Arc<ExperimentService>>,
     /// The feedback about tools; `None` if nothing is stored.
     pub feedback: Option<Arc<FeedbackService>>,
+    /// The export and deletion of the data of clients; `None` if nothing is stored.
+    pub client_data: Option<Arc<ClientDataService>>,
     /// Cancelled at shutdown, so that streams end.
     pub stop: CancellationToken,
     /// The tunable settings; `None` if none can change.

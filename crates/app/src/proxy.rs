@@ -49,7 +49,7 @@ mod upstream_set;
 pub use client_description::ClientIdentity;
 pub use open_sessions::{NoForecast, SessionForecast};
 pub use operator_recommendations::{NoRecommendation, RecommendationQuery};
-pub use own_tools::OwnToolNames;
+pub use own_tools::{OwnTool, OwnToolNames, OwnToolSet};
 pub use registry::{CLOSE_WITHIN, Proxy, ProxyParts};
 pub use request_permits::{ClientPresence, ReservedMemory};
 pub use riglm_domain::catalog::naming::NamespacePolicy;

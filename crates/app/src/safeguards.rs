@@ -89,11 +89,11 @@ pub(crate) struct Refusal {
 #[derive(Debug)]
 pub struct Safeguards {
     notices: NoticePlace,
-    result_cache: Option<ResultCache>,
-    long_results: Option<LongResults>,
-    budgets: Option<Budgets>,
-    diminishing_returns: Option<DiminishingReturns>,
-    limiter: Option<Limiter>,
+    result_cache: Option<Arc<ResultCache>>,
+    long_results: Option<Arc<LongResults>>,
+    budgets: Option<Arc<Budgets>>,
+    diminishing_returns: Option<Arc<DiminishingReturns>>,
+    limiter: Option<Arc<Limiter>>,
     known_traits: TraitsCache,
     /// The tool patterns of all safeguards except the limits.
     unmatched: Vec<UnmatchedPatterns>,
@@ -121,16 +121,48 @@ impl Safeguards {
             || searches.is_some();
         is_any.then(|| Self {
             notices: config.notices,
-            result_cache: result_cache.map(ResultCache::new),
-            long_results: long_results.map(LongResults::new),
-            limiter,
+            result_cache: result_cache.map(|it| Arc::new(ResultCache::new(it))),
+            long_results: long_results.map(|it| Arc::new(LongResults::new(it))),
+            limiter: limiter.map(Arc::new),
             budgets: budgets
-                .map(|budgets| Budgets::new(budgets, Arc::clone(&parts.counter), observer())),
+                .map(|it| Arc::new(Budgets::new(it, Arc::clone(&parts.counter), observer()))),
             diminishing_returns: searches
-                .map(|searches| DiminishingReturns::new(searches, observer())),
+                .map(|it| Arc::new(DiminishingReturns::new(it, observer()))),
             known_traits: TraitsCache::new(),
             unmatched: unmatched_patterns(config),
         })
+    }
+
+    /// Continues with the state of earlier safeguards. Each part with the same configuration keeps
+    /// its counts, its cached results and the rest of truncated results. Budgets keep what sessions
+    /// have used, even if they changed.
+    #[must_use]
+    pub fn with_state_of(self, before: &Self) -> Self {
+        Self {
+            result_cache: kept(
+                self.result_cache,
+                before.result_cache.as_ref(),
+                |one, other| one.has_config_of(other),
+            ),
+            long_results: kept(
+                self.long_results,
+                before.long_results.as_ref(),
+                |one, other| one.has_config_of(other),
+            ),
+            budgets: self.budgets.map(|budgets| match &before.budgets {
+                Some(before) => Arc::new(budgets.with_use_of(before)),
+                None => budgets,
+            }),
+            diminishing_returns: kept(
+                self.diminishing_returns,
+                before.diminishing_returns.as_ref(),
+                |one, other| one.has_config_of(other),
+            ),
+            limiter: kept(self.limiter, before.limiter.as_ref(), |one, other| {
+                one.has_config_of(other)
+            }),
+            ..self
+        }
     }
 
     /// Decides whether a call goes to its tool.
@@ -143,7 +175,7 @@ impl Safeguards {
         if let Some(budgets) = &self.budgets {
             budgets.admit(call)?;
         }
-        let result_cache = self.result_cache.as_ref();
+        let result_cache = self.result_cache.as_deref();
         let begun = result_cache.map(|result_cache| result_cache.begin(call, traits.effect));
         let (known, trace) = match begun {
             Some(CacheLookup::Known(result, notice)) => (Some((result, notice)), CacheEffect::None),
@@ -170,8 +202,8 @@ impl Safeguards {
     /// Returns the permit of a continued call, which was admitted before.
     pub(crate) fn admit_again(&self, call: &GuardedCall<'_>) -> Permit {
         let traits = self.traits(call);
-        let limiter = self.limiter.as_ref();
-        let result_cache = self.result_cache.as_ref();
+        let limiter = self.limiter.as_deref();
+        let result_cache = self.result_cache.as_deref();
         let trace = result_cache.map(|result_cache| result_cache.begin_again(call, traits.effect));
         let limits = limiter.map(|limiter| limiter.admit_again(call, &traits.limits));
         Permit::new(limits, trace.unwrap_or_default(), traits)
@@ -180,10 +212,10 @@ impl Safeguards {
     fn traits(&self, call: &GuardedCall<'_>) -> Arc<ToolTraits> {
         self.known_traits.of(call, || {
             let names = ToolNames::of_call(call);
-            let limiter = self.limiter.as_ref();
-            let result_cache = self.result_cache.as_ref();
-            let diminishing_returns = self.diminishing_returns.as_ref();
-            let long = self.long_results.as_ref();
+            let limiter = self.limiter.as_deref();
+            let result_cache = self.result_cache.as_deref();
+            let diminishing_returns = self.diminishing_returns.as_deref();
+            let long = self.long_results.as_deref();
             ToolTraits {
                 limits: limiter.map_or_else(Box::default, |it| it.rules_of(&names)),
                 effect: result_cache.map_or_else(ToolEffect::default, |it| it.effect(call, &names)),
@@ -216,7 +248,7 @@ impl Safeguards {
         whose: LimitSubject<'_>,
         at: Instant,
     ) -> HashMap<ToolRef, Duration> {
-        let limiter = self.limiter.as_ref();
+        let limiter = self.limiter.as_deref();
         limiter.map_or_else(HashMap::new, |limiter| {
             limiter.rate_limited_tools(catalog, whose, at)
         })
@@ -251,7 +283,7 @@ impl Safeguards {
         let long = self.long_results.as_ref().filter(|_| !traits.is_never_cut);
         let cut = long.and_then(|long| long.cut(call, result));
         let given = cut.as_deref().unwrap_or(result);
-        let diminishing_returns = self.diminishing_returns.as_ref();
+        let diminishing_returns = self.diminishing_returns.as_deref();
         let searches = diminishing_returns.and_then(|diminishing_returns| {
             diminishing_returns.record_result(call, traits.is_search, result)
         });
@@ -265,7 +297,7 @@ impl Safeguards {
         given: &str,
         notices: [Option<Notice>; 2],
     ) -> Option<String> {
-        let budgets = self.budgets.as_ref();
+        let budgets = self.budgets.as_deref();
         let budget = budgets.and_then(|budgets| budgets.record_result(call, given));
         let notices = notices.into_iter().chain([budget]);
         let notices: Vec<Notice> = notices.flatten().collect();
@@ -324,6 +356,17 @@ impl Safeguards {
     pub(crate) fn guard(self: &Arc<Self>, call: &GuardedCall<'_>, permit: Permit) -> Guard {
         Guard::new(Arc::clone(self), call, permit)
     }
+}
+
+/// Returns the earlier part if it has the same configuration as the new one.
+fn kept<T>(
+    new: Option<Arc<T>>,
+    before: Option<&Arc<T>>,
+    is_same: impl Fn(&T, &T) -> bool,
+) -> Option<Arc<T>> {
+    let new = new?;
+    let same = before.filter(|before| is_same(&new, before));
+    Some(same.map_or(new, Arc::clone))
 }
 
 /// Returns the tool patterns of the enabled safeguards with their configuration keys.

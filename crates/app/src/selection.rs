@@ -59,7 +59,7 @@ pub use forbid_rules::{
 pub use forecast::{ForecastTool, ListForecast, PlacementReason};
 pub use list_request::{ListIntent, ListRequest};
 pub use list_updates::ListedCall;
-pub use lists::{ListStores, Lists, ListsParts};
+pub use lists::{ListStores, Lists, ListsParts, SearchTerms};
 pub use pause::Pause;
 pub use rendering::{OwnToolsUse, ShownList};
 
@@ -103,7 +103,8 @@ impl ListFilter {
         filter
     }
 
-    /// Creates a filter that selects whole lists from learned data, until another choice is set.
+    /// Creates a filter that selects whole lists from learned data, until another choice is
+    /// [set](Self::set_choice).
     #[must_use]
     pub fn from_lists(lists: Arc<Lists>) -> Self {
         let filter = Self {
@@ -138,6 +139,11 @@ impl ListFilter {
     /// Replaces the way in which tools are selected.
     pub fn set_choice(&self, choice: ListChoice) {
         self.state.choice.store(Arc::new(choice));
+        self.count_change();
+    }
+
+    /// Counts a change of lists that has another reason than the choice or the pause.
+    pub fn count_change(&self) {
         self.state.n_changes.fetch_add(1, Ordering::AcqRel);
     }
 
@@ -175,7 +181,7 @@ impl ListFilter {
         self.state.is_paused.load(Ordering::Acquire)
     }
 
-    /// Returns the number of changes of the choice and the pause so far.
+    /// Returns the number of changes of the choice, the pause and the like so far.
     #[must_use]
     pub fn n_changes(&self) -> u64 {
         self.state.n_changes.load(Ordering::Acquire)

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use riglm_discovery::learning::LivePredictions;
 use riglm_discovery::search::{SearchParts, ToolSearch};
 use riglm_domain::catalog::naming::NamespacePolicy;
 use riglm_domain::id::{RunId, ToolName};
@@ -13,7 +14,7 @@ use riglm_ports::observer::NoObserver;
 
 use crate::clock::SystemClock;
 use crate::limits::Limits;
-use crate::proxy::{OwnToolNames, ProxyParts, Upstream};
+use crate::proxy::{OwnToolNames, OwnToolSet, ProxyParts, Upstream};
 use crate::selection::ListFilter;
 use crate::tracking::{Recorder, RecorderOptions};
 
@@ -46,11 +47,12 @@ pub fn proxy_parts(upstreams: Vec<Upstream>) -> ProxyParts {
         recommender: None,
         safeguards: None,
         intents: None,
-        next_tools: None,
+        predictions: LivePredictions::default(),
         work_sessions: None,
         observer: Arc::new(NoObserver),
         tracer: None,
         tools: OwnToolNames::default(),
+        unlisted_tools: OwnToolSet::default(),
     }
 }
 

@@ -30,7 +30,7 @@ use riglm_adapters_storage::Storage;
 use riglm_adapters_telemetry::OtlpTracer;
 use riglm_app::clock::SystemClock;
 use riglm_app::control::settings::{Settings, SettingsTrail};
-use riglm_app::proxy::{OwnToolNames, Proxy, ProxyParts, Upstream};
+use riglm_app::proxy::{OwnTool, OwnToolNames, OwnToolSet, Proxy, ProxyParts, Upstream};
 use riglm_app::selection::{Forbidden, ListFilter};
 use riglm_app::tracking::Recorder;
 use riglm_discovery::experiments::Experiments;
@@ -51,7 +51,7 @@ use experiments::experiments_from;
 pub use extensions::{Extensions, MakeLearner, PredictorFactory};
 use foundation::Foundation;
 use keys::Keys;
-use learning::learning_from;
+use learning::PredictorRunner;
 pub(crate) use lists::{answer_size, words};
 use lists::{filter_from, forbidden_from};
 use recommend::recommender_from;
@@ -60,9 +60,9 @@ use recording::{recorder_from, start_retention, work_sessions_from};
 pub use reload::ReloadSource;
 use reload::{ReloadingProxy, warn_of_ignored};
 use reload_targets::{ReloadTargets, expect_principals};
-use safeguards::safeguards_from;
+use safeguards::SafeguardsFactory;
+use search::search_from;
 pub use search::{EncoderUse, encoders_from};
-use search::{is_searched, search_from};
 use settings::LiveSettings;
 use telemetry::Telemetry;
 use upstreams::{UpstreamFactory, upstreams_from};
@@ -111,17 +111,21 @@ pub async fn build(
     base.telemetry.feed.know_sessions(recorder.known_sessions());
     let experiments = experiments_from(&base).await?;
     let experiments = experiments.as_ref();
-    let (next_tools, learning) = learning_from(&base, experiments)?.unzip();
-    let search = search_from(&base, next_tools.as_ref(), experiments)?;
+    let predictor = PredictorRunner::new(&base, experiments);
+    let predictions = predictor.predictions();
+    let built = predictor.build(&config.prediction)?;
+    let search = search_from(&base, predictions, experiments)?;
     let weights = weights_from(&base);
-    let recommender = recommender_from(&base, search.as_ref(), &recorder, &weights, experiments)?;
-    let intents = intents_from(config);
+    let recommender = recommender_from(&base, &search, &recorder, &weights, experiments)?;
+    // They are in use only while lists may hide tools.
+    let intents = Arc::new(Intents::new(config.intent));
 
     // The proxy.
     let forbidden = forbidden_from(&base).await;
-    let filter = filter_from(&base, next_tools.as_ref(), experiments);
+    let filter = filter_from(&base, predictions, experiments);
     let filter = filter.with_forbidden(Arc::clone(&forbidden));
     let tools = own_tool_names(config);
+    let safeguards = SafeguardsFactory::new(&base, &tools, &search, &filter);
     let traces = traces_from(config)?;
     let parts = ProxyParts {
         upstreams: current.clone(),
@@ -129,14 +133,15 @@ pub async fn build(
         recorder: Arc::clone(&recorder),
         filter: filter.clone(),
         limits: config.limits.clone(),
-        search: search.clone().filter(|_| is_searched(config)),
+        search: Some(Arc::clone(&search)),
         recommender: recommender.clone(),
-        safeguards: safeguards_from(&base, &tools, search.as_ref(), &filter),
-        intents: intents.clone(),
-        next_tools: next_tools.clone(),
+        safeguards: safeguards.build(config),
+        intents: Some(Arc::clone(&intents)),
+        predictions: predictions.clone(),
         observer: base.observer(),
         tracer: tracer_of(traces.as_ref()),
         work_sessions: work_sessions_from(&base)?,
+        unlisted_tools: unlisted_own_tools(config),
         tools,
     };
     let proxy = Arc::new(Proxy::new(parts));
@@ -146,9 +151,7 @@ pub async fn build(
     // Background tasks.
     let retention = start_retention(&base);
     start_watching(&base, &proxy, &filter, &forbidden, experiments);
-    if let Some(learning) = learning {
-        base.tasks.spawn(learning.run(base.stop.clone()));
-    }
+    predictor.replace(built);
     let keys = Arc::new(Keys::new(config)?);
     base.tasks
         .spawn(Arc::clone(&keys).keep_watch(base.stop.clone()));
@@ -158,9 +161,11 @@ pub async fn build(
         keys: Arc::clone(&keys),
         proxy: Arc::clone(&proxy),
         upstreams: Arc::clone(&upstreams),
-        filter,
+        filter: filter.clone(),
         forbidden: Arc::clone(&forbidden),
-        next_tools: next_tools.clone(),
+        predictor: Arc::clone(&predictor),
+        search: Arc::clone(&search),
+        safeguards,
         intents,
         recommender,
         weights,
@@ -173,7 +178,8 @@ pub async fn build(
     let sources = ControlSources {
         proxy: &proxy,
         search,
-        next_tools,
+        predictions: predictor.predictions().clone(),
+        filter,
         forbidden,
         recorder: &recorder,
         stop: &operating,
@@ -221,7 +227,7 @@ fn start_watching(
     let watch = async move { watched.run_sweeper().await };
     tasks.spawn(stop.clone().run_until_cancelled_owned(watch));
     tasks.spawn(Arc::clone(forbidden).keep_watch(stop.clone()));
-    if let Some(lists) = filter.lists() {
+    if let Some(lists) = filter.all_lists() {
         tasks.spawn(Arc::clone(lists).keep_watch(stop.clone()));
     }
     if let Some(experiments) = experiments {
@@ -352,30 +358,32 @@ fn traces_from(config: &Config) -> anyhow::Result<Option<Arc<OtlpTracer>>> {
     Ok(started.transpose()?.map(Arc::new))
 }
 
-/// Returns the store of session intents; `None` if no list ever hides a tool, because only the
-/// selection needs them.
-fn intents_from(config: &Config) -> Option<Arc<Intents>> {
-    let is_wanted = config.filtering.may_hide();
-    is_wanted.then(|| Arc::new(Intents::new(config.intent)))
-}
-
-/// Returns the names of riglm's own tools that are on.
+/// Returns the names of riglm's own tools, whether lists have them or not.
 fn own_tool_names(config: &Config) -> OwnToolNames {
     let (search, recommend) = (&config.search, &config.recommend);
-    let long_results = &config.safeguards.long_results;
-    let named = |is_there: bool, name: &str| {
-        let name = ToolName::from(name);
-        (search.enabled && is_there).then_some(name)
-    };
     let recommends = recommend.enabled && recommend.tools;
+    let named = |name: &str| Some(ToolName::from(name));
     OwnToolNames {
-        search: named(true, &search.tool_name),
-        call_tool: named(search.call_tool, &search.call_tool_name),
-        set_context: named(search.set_context, &search.set_context_name),
-        recommend: named(recommends, &recommend.tool_name),
-        rate_tool: named(recommends, &recommend.rate_tool_name),
-        read_more: named(long_results.is_on(), &long_results.tool_name),
+        search: named(&search.tool_name),
+        call_tool: named(&search.call_tool_name),
+        set_context: named(&search.set_context_name),
+        recommend: named(&recommend.tool_name).filter(|_| recommends),
+        rate_tool: named(&recommend.rate_tool_name).filter(|_| recommends),
+        read_more: named(&config.safeguards.long_results.tool_name),
     }
+}
+
+/// Returns riglm's own tools that are off.
+fn unlisted_own_tools(config: &Config) -> OwnToolSet {
+    let search = &config.search;
+    let off = [
+        (OwnTool::Search, !search.enabled),
+        (OwnTool::CallTool, !search.call_tool),
+        (OwnTool::SetContext, !search.set_context),
+        (OwnTool::ReadMore, !config.safeguards.long_results.is_on()),
+    ];
+    let off = off.into_iter().filter(|(_, is_off)| *is_off);
+    off.map(|(tool, _)| tool).collect()
 }
 
 fn admission_from(listen: &ListenConfig) -> Admission {

@@ -10,6 +10,7 @@ mod allowance;
 mod arms;
 mod external_advice;
 mod learner;
+mod live_predictions;
 mod next_tools;
 #[cfg(any(test, feature = "testing"))]
 pub use next_tools::testing;
@@ -20,6 +21,7 @@ mod task;
 pub use arms::{ArmPredictor, MAX_ARM_PREDICTORS};
 pub use external_advice::{AdviceCounts, ExternalAdviser, advise};
 pub use learner::idle_gap;
+pub use live_predictions::LivePredictions;
 pub use next_tools::{
     Fallback, Intent, NextTool, NextTools, NextToolsOptions, Prediction, SessionView,
 };

@@ -34,5 +34,6 @@ pub use grading::nearest_tools;
 pub use memory::SearchStores;
 pub use request::{FinishedCall, ListedTools, SearchReply, SearchRequest};
 pub use service::{
-    CatalogRanking, MAX_LIMIT, SearchEncoder, SearchParts, SearchRules, TextFit, ToolSearch,
+    CatalogRanking, MAX_LIMIT, SearchChange, SearchEncoder, SearchParts, SearchRules, TextFit,
+    ToolSearch,
 };

@@ -13,7 +13,7 @@ use riglm_ports::clock::Clock;
 use riglm_ports::observer::{Event, Observer};
 
 use crate::control::name_lookup::{NameLookup, UnknownName};
-use crate::selection::Forbidden;
+use crate::selection::{Forbidden, ListFilter};
 use riglm_discovery::entropy::EntropySource;
 
 /// A decision of an operator.
@@ -81,8 +81,27 @@ pub struct OverridesParts {
     pub clock: Arc<dyn Clock>,
     /// The forbidden tools of this process, updated at once; `None` in a process without clients.
     pub forbidden: Option<Arc<Forbidden>>,
-    /// Whether lists follow include, exclude and pin: only with the strategy `prediction`.
-    pub has_lists: bool,
+    /// The lists that overrides are for.
+    pub lists: OverriddenLists,
+}
+
+/// The lists that overrides are for. They follow include, exclude and pin only with the strategy
+/// `prediction`.
+#[derive(Clone, Debug)]
+pub enum OverriddenLists {
+    /// The lists of this process.
+    Own(ListFilter),
+    /// The lists of other processes; true if they follow overrides.
+    OfOthers(bool),
+}
+
+impl OverriddenLists {
+    fn follow_overrides(&self) -> bool {
+        match self {
+            Self::Own(filter) => filter.configured_lists().is_some(),
+            Self::OfOthers(follow) => *follow,
+        }
+    }
 }
 
 /// Writes the decisions of operators to the store, where every process finds them.
@@ -148,7 +167,7 @@ impl Overrides {
     /// Returns a note for the operator if no list follows the decision, with the reason.
     #[must_use]
     pub fn note(&self, action: OverrideAction) -> Option<&'static str> {
-        let is_followed = self.parts.has_lists || action == OverrideAction::Forbid;
+        let is_followed = self.parts.lists.follow_overrides() || action == OverrideAction::Forbid;
         (!is_followed).then_some(
             "no effect on lists: include, exclude and pin need filtering.strategy = \"prediction\"",
         )
@@ -245,7 +264,7 @@ mod tests {
             observer: Arc::new(NoObserver),
             clock,
             forbidden: None,
-            has_lists: true,
+            lists: OverriddenLists::OfOthers(true),
         })
     }
 

@@ -143,7 +143,7 @@ impl ListComposer<'_> {
         let known = intents
             .current(session.key, now)
             .or_else(|| intents.current(SessionKey::Connection(session.row), now))?;
-        let Some(tool) = &self.shared.every_own_tool else {
+        let Some(tool) = self.shared.enabled_own_tools() else {
             return Some(ListIntent {
                 text: known.text,
                 ..ListIntent::default()
@@ -175,7 +175,7 @@ impl ListComposer<'_> {
     /// Returns the JSON array of a page, with the own tools of the proxy in their positions.
     pub(super) fn tools(&self, shown: &ShownList, page: &Page, taken: TakenNames) -> String {
         let text = shown.page(page.start, page.n);
-        let Some(tools) = &self.shared.every_own_tool else {
+        let Some(tools) = self.shared.enabled_own_tools() else {
             return array(&[], &text, &[]);
         };
         let used = shown.own_tools();

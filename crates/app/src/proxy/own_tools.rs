@@ -31,8 +31,9 @@ use riglm_discovery::search::{Catalog, ToolSearch};
 pub(super) use answer::{ToolCaller, failure};
 pub(super) use call_tool::{CallMaker, UnwrapOutcome};
 pub(super) use catalog_cache::{CatalogCache, server_text};
-pub use own_tool::OwnToolNames;
-pub(super) use own_tool::{OwnTool, TakenNames};
+use own_tool::ListedOwnTools;
+pub(super) use own_tool::TakenNames;
+pub use own_tool::{OwnTool, OwnToolNames, OwnToolSet};
 pub(super) use session_search::SessionSearch;
 
 /// The own tools of the proxy. The search tool is always among them.
@@ -40,6 +41,7 @@ pub(super) use session_search::SessionSearch;
 pub(super) struct OwnTools {
     pub(super) service: Arc<ToolSearch>,
     names: OwnToolNames,
+    listed: ListedOwnTools,
     definitions: Vec<(OwnTool, Definitions)>,
     checks: Arc<ArgumentChecks>,
     warned_of: [AtomicBool; OwnTool::ALL.len()],
@@ -47,8 +49,13 @@ pub(super) struct OwnTools {
 }
 
 impl OwnTools {
-    /// Returns the own tools under these names. Returns `None` if the search tool is disabled.
-    pub(super) fn new(service: Arc<ToolSearch>, names: OwnToolNames) -> Option<Self> {
+    /// Returns the own tools under these names, except for those in `unlisted`. Returns `None` if
+    /// the search tool has no name.
+    pub(super) fn new(
+        service: Arc<ToolSearch>,
+        names: OwnToolNames,
+        unlisted: OwnToolSet,
+    ) -> Option<Self> {
         names.search.as_ref()?;
         let all = OwnTool::ALL.into_iter();
         let definitions = all.filter_map(|tool| {
@@ -57,6 +64,7 @@ impl OwnTools {
         });
         Some(Self {
             service,
+            listed: ListedOwnTools::new(unlisted.others()),
             definitions: definitions.collect(),
             names,
             checks: Arc::default(),
@@ -72,22 +80,39 @@ impl OwnTools {
         self.checks.share(&of_one);
     }
 
-    /// Returns the name of an own tool. Returns `None` if it is disabled.
-    pub(super) fn name(&self, tool: OwnTool) -> Option<&str> {
-        self.names.name(tool)
+    /// Replaces the set of tools that no list has; returns whether it changed.
+    pub(super) fn set_unlisted(&self, tools: OwnToolSet) -> bool {
+        self.listed.set(tools.others())
     }
 
-    /// Returns the own tool with this name.
+    /// Returns the tools that lists have.
+    pub(super) fn listed(&self) -> OwnToolSet {
+        self.listed.now()
+    }
+
+    /// Returns whether lists have any of the tools.
+    pub(super) fn are_listed(&self) -> bool {
+        self.listed.are_any()
+    }
+
+    /// Returns the name of an own tool. Returns `None` if lists do not have it.
+    pub(super) fn name(&self, tool: OwnTool) -> Option<&str> {
+        let name = self.names.name(tool);
+        name.filter(|_| self.listed.now().has(tool))
+    }
+
+    /// Returns the own tool with this name, if lists have it or had it before.
     pub(super) fn tool_named(&self, name: &str) -> Option<OwnTool> {
         let mut all = OwnTool::ALL.into_iter();
-        all.find(|tool| self.name(*tool) == Some(name))
+        let tool = all.find(|tool| self.names.name(*tool) == Some(name));
+        tool.filter(|tool| self.listed.ever().has(*tool))
     }
 
     /// Returns the own tools whose names satisfy `is_name`, which means that an upstream uses them.
     pub(super) fn taken_by(&self, is_name: impl Fn(&str) -> bool) -> TakenNames {
         let mut taken = TakenNames::default();
         for tool in OwnTool::ALL {
-            if self.name(tool).is_some_and(&is_name) {
+            if self.names.name(tool).is_some_and(&is_name) {
                 taken.add(tool);
             }
         }
@@ -101,10 +126,11 @@ impl OwnTools {
         revision: Option<&Revision>,
         taken: TakenNames,
     ) -> Vec<(OwnTool, &str)> {
+        let listed = self.listed.now();
         let left = self
             .definitions
             .iter()
-            .filter(|(tool, _)| !taken.has(*tool));
+            .filter(|(tool, _)| listed.has(*tool) && !taken.has(*tool));
         left.map(|(tool, definitions)| (*tool, definitions.of(revision)))
             .collect()
     }

@@ -23,7 +23,7 @@ use super::aggregator::merged_lists::MergedListCache;
 use super::client_description::ClientIdentity;
 use super::health_checks;
 use super::message_rate_limit::MessageRateLimit;
-use super::own_tools::{CatalogCache, OwnToolNames, OwnTools};
+use super::own_tools::{CatalogCache, OwnToolNames, OwnToolSet, OwnTools};
 use super::page_cache::PageCache;
 use super::session::ClientSession;
 use super::shared_state::SharedState;
@@ -41,7 +41,7 @@ use crate::selection::{ListFilter, Pause};
 use crate::tracking::Recorder;
 use crate::work_sessions::WorkSessions;
 use riglm_discovery::intent::Intents;
-use riglm_discovery::learning::NextTools;
+use riglm_discovery::learning::LivePredictions;
 use riglm_discovery::recommend::Recommender;
 use riglm_discovery::search::ToolSearch;
 
@@ -70,7 +70,7 @@ pub struct ProxyParts {
     pub filter: ListFilter,
     /// The initial limits.
     pub limits: Limits,
-    /// The tool search for clients; `None` if it is disabled.
+    /// The tool search for clients; `None` without own tools.
     pub search: Option<Arc<ToolSearch>>,
     /// Recommends tools; `None` if recommendations are disabled.
     pub recommender: Option<Arc<Recommender>>,
@@ -78,8 +78,8 @@ pub struct ProxyParts {
     pub safeguards: Option<Arc<Safeguards>>,
     /// The intents of sessions; `None` if they are not stored.
     pub intents: Option<Arc<Intents>>,
-    /// Predicts the next tools of sessions from their calls; `None` if learning is disabled.
-    pub next_tools: Option<Arc<NextTools>>,
+    /// Predicts the next tools of sessions from their calls.
+    pub predictions: LivePredictions,
     /// Derives the work session of each request; `None` if work sessions are not derived.
     pub work_sessions: Option<Arc<WorkSessions>>,
     /// Observes all events.
@@ -88,6 +88,8 @@ pub struct ProxyParts {
     pub tracer: Option<Arc<dyn Tracer>>,
     /// The own tools of the proxy. They are listed only if lists may be shortened.
     pub tools: OwnToolNames,
+    /// The own tools that no list has, because they are disabled.
+    pub unlisted_tools: OwnToolSet,
 }
 
 /// The proxy in front of its upstreams.
@@ -120,7 +122,7 @@ impl Proxy {
             recommender: parts.recommender,
             every_safeguard: ArcSwapOption::from(parts.safeguards),
             every_intent: parts.intents,
-            next_tools: parts.next_tools,
+            predictions: parts.predictions,
             work_sessions: parts.work_sessions,
             tracer: parts.tracer,
             page_cache: PageCache::default(),
@@ -199,6 +201,27 @@ impl Proxy {
     pub fn set_limits(&self, limits: Limits) {
         self.shared.limits.store(Arc::new(limits));
         self.shared.apply_principal_shares();
+    }
+
+    /// Replaces the set of own tools that no list has. Clients are notified that their lists changed
+    /// if their handshake promised it. Own tools that a client was shown before stay callable.
+    pub fn set_unlisted_own_tools(&self, tools: OwnToolSet) {
+        let own = self.shared.every_own_tool.as_ref();
+        if own.is_some_and(|own| own.set_unlisted(tools)) {
+            self.shared.selection.count_change();
+        }
+    }
+
+    /// Replaces the safeguards; `None` switches them off. Calls in flight end under the earlier
+    /// ones.
+    pub fn set_safeguards(&self, safeguards: Option<Arc<Safeguards>>) {
+        self.shared.every_safeguard.store(safeguards);
+    }
+
+    /// Returns the safeguards, whether they are paused or not; `None` if all are disabled.
+    #[must_use]
+    pub fn safeguards(&self) -> Option<Arc<Safeguards>> {
+        self.shared.every_safeguard.load_full()
     }
 
     /// Pauses or resumes the proxy. While it is paused, lists are shown whole, without own tools,
@@ -442,5 +465,6 @@ fn longest_abandoned<'a>(
 /// Returns the own tools of the proxy, if they are enabled.
 fn own_tools(parts: &ProxyParts) -> Option<Arc<OwnTools>> {
     let service = parts.search.clone()?;
-    OwnTools::new(service, parts.tools.clone()).map(Arc::new)
+    let tools = OwnTools::new(service, parts.tools.clone(), parts.unlisted_tools);
+    tools.map(Arc::new)
 }

@@ -18,7 +18,7 @@ use riglm_ports::tracer::{Span, SpanOperation, Tracer};
 use super::admission::RequestPermits;
 use super::aggregator::merged_lists::MergedListCache;
 use super::client_context::ClientContext;
-use super::own_tools::{CatalogCache, OwnTools};
+use super::own_tools::{CatalogCache, OwnToolSet, OwnTools};
 use super::page_cache::PageCache;
 use super::upstream_set::UpstreamSet;
 use crate::limits::Limits;
@@ -28,7 +28,7 @@ use crate::selection::{ListFilter, ListRequest};
 use crate::tracking::Recorder;
 use crate::work_sessions::WorkSessions;
 use riglm_discovery::intent::{IntentSource, Intents};
-use riglm_discovery::learning::NextTools;
+use riglm_discovery::learning::LivePredictions;
 use riglm_discovery::recommend::{Exclusions, Recommender};
 use riglm_discovery::search::Catalog;
 
@@ -40,8 +40,7 @@ pub(crate) struct SharedState {
     pub(crate) selection: ListFilter,
     /// The current limits, which a reload replaces.
     pub(super) limits: ArcSwap<Limits>,
-    /// The own tools of the proxy, whether lists have them now or not; `None` if the search tool is
-    /// disabled.
+    /// The own tools of the proxy, whether lists have them now or not; `None` without a search.
     pub(super) every_own_tool: Option<Arc<OwnTools>>,
     /// Recommends tools, if enabled.
     pub(super) recommender: Option<Arc<Recommender>>,
@@ -49,8 +48,8 @@ pub(crate) struct SharedState {
     pub(super) every_safeguard: ArcSwapOption<Safeguards>,
     /// The intents of sessions, whether they are used or not.
     pub(super) every_intent: Option<Arc<Intents>>,
-    /// Predicts next tools from the calls, if learning is enabled.
-    pub(super) next_tools: Option<Arc<NextTools>>,
+    /// Predicts next tools from the calls.
+    pub(super) predictions: LivePredictions,
     /// Derives the work session of each request, if enabled.
     pub(super) work_sessions: Option<Arc<WorkSessions>>,
     /// Records spans, if traces are enabled.
@@ -79,14 +78,27 @@ impl SharedState {
     /// Returns the own tools of the proxy if lists have them now. Without a selection, lists are
     /// whole and own tools are not needed.
     pub(super) fn own_tools(&self) -> Option<&Arc<OwnTools>> {
-        (self.every_own_tool.as_ref()).filter(|_| self.selection.is_active())
+        self.enabled_own_tools()
+            .filter(|_| self.selection.is_active())
+    }
+
+    /// Returns the own tools of the proxy if they are enabled, whether lists are selected or not.
+    pub(super) fn enabled_own_tools(&self) -> Option<&Arc<OwnTools>> {
+        let tools = self.every_own_tool.as_ref();
+        tools.filter(|tools| tools.are_listed())
+    }
+
+    /// Returns the own tools that lists have now.
+    pub(super) fn listed_own_tools(&self) -> OwnToolSet {
+        let tools = self.own_tools();
+        tools.map_or_else(OwnToolSet::default, |tools| tools.listed())
     }
 
     /// Returns the own tools that the client may call: those that lists have now, or that a list of
     /// this client had before.
     pub(super) fn callable_own_tools(&self, client: &ClientContext) -> Option<&Arc<OwnTools>> {
         let tools = self.every_own_tool.as_ref();
-        tools.filter(|_| self.selection.is_active() || client.was_shown_own_tools())
+        tools.filter(|_| self.own_tools().is_some() || client.was_shown_own_tools())
     }
 
     /// Returns the safeguards; `None` if all are disabled, and during a pause.
@@ -95,9 +107,10 @@ impl SharedState {
         safeguards.filter(|_| !self.selection.is_paused())
     }
 
-    /// Returns the intents of sessions, if they are used; during a pause, too.
+    /// Returns the intents of sessions, if the selection of lists uses them; during a pause, too.
     pub(super) fn intents(&self) -> Option<&Arc<Intents>> {
-        self.every_intent.as_ref()
+        let intents = self.every_intent.as_ref();
+        intents.filter(|_| self.selection.is_configured())
     }
 
     /// Reports an event of a session or principal to the observer.

@@ -159,7 +159,7 @@ impl<'a> ToolLists<'a> {
 
     /// Returns the own tools of the proxy whose names upstreams use.
     fn taken_names(&self, source: &ListSource) -> TakenNames {
-        let Some(tools) = &self.session.shared.every_own_tool else {
+        let Some(tools) = self.session.shared.enabled_own_tools() else {
             return TakenNames::default();
         };
         match source {

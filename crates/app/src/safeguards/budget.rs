@@ -98,7 +98,7 @@ impl BudgetPlans {
 pub(crate) struct Budgets {
     plans: BudgetPlans,
     ledger: Arc<Ledger>,
-    recount: Recount,
+    recount: Arc<Recount>,
     observer: Arc<dyn Observer>,
 }
 
@@ -111,9 +111,19 @@ impl Budgets {
         let ledger = Arc::new(Ledger::default());
         Self {
             plans,
-            recount: Recount::new(Arc::clone(&ledger), counter),
+            recount: Arc::new(Recount::new(Arc::clone(&ledger), counter)),
             ledger,
             observer,
+        }
+    }
+
+    /// Returns the same plans with what sessions have used so far under `before`.
+    pub(super) fn with_use_of(&self, before: &Self) -> Self {
+        Self {
+            plans: self.plans.clone(),
+            ledger: Arc::clone(&before.ledger),
+            recount: Arc::clone(&before.recount),
+            observer: Arc::clone(&self.observer),
         }
     }
 

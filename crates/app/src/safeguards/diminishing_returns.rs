@@ -156,6 +156,11 @@ impl DiminishingReturns {
         }
     }
 
+    /// Returns whether both have the same configuration.
+    pub(super) fn has_config_of(&self, other: &Self) -> bool {
+        self.config == other.config
+    }
+
     /// Records an admitted call, which may be a search.
     pub(super) fn record_call(&self, call: &GuardedCall<'_>, is_search: bool) {
         if call.own.is_some() {

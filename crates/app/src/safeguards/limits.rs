@@ -32,7 +32,7 @@ use self::state::{LimitState, ScopeKey, SlotKey};
 pub(super) use self::unmatched_patterns::UnmatchedPatterns;
 use super::names::ToolNames;
 use super::{GuardedCall, OwnKind, Refusal};
-use crate::selection::Lists;
+use crate::selection::ListFilter;
 use riglm_discovery::search::{Catalog, ToolSearch};
 
 pub(crate) use self::state::LimitPermit;
@@ -48,8 +48,8 @@ pub struct LimiterParts {
     pub own_tools: Vec<ToolName>,
     /// Finds similar tools; `None` if search is disabled.
     pub search: Option<Arc<ToolSearch>>,
-    /// Knows the tools that the operator hides; `None` without learned lists.
-    pub lists: Option<Arc<Lists>>,
+    /// Knows the tools that the operator hides, while lists are learned.
+    pub filter: ListFilter,
     /// Receives an event for each refused call.
     pub observer: Arc<dyn Observer>,
 }
@@ -60,7 +60,7 @@ pub struct Limiter {
     config: CallLimitsConfig,
     context_tools: Vec<String>,
     search: Option<Arc<ToolSearch>>,
-    lists: Option<Arc<Lists>>,
+    filter: ListFilter,
     observer: Arc<dyn Observer>,
     state: Mutex<LimitState>,
     unmatched: UnmatchedPatterns,
@@ -89,10 +89,15 @@ impl Limiter {
             config: parts.config,
             context_tools: parts.context_tools,
             search: parts.search,
-            lists: parts.lists,
+            filter: parts.filter,
             observer: parts.observer,
             state: Mutex::new(state),
         })
+    }
+
+    /// Returns whether both have the same limits and name the same own tools.
+    pub(super) fn has_config_of(&self, other: &Self) -> bool {
+        self.config == other.config && self.context_tools == other.context_tools
     }
 
     /// Checks a call against its rules. Keep the permit until the call has ended.

@@ -142,6 +142,11 @@ impl ResultCache {
         }
     }
 
+    /// Returns whether both have the same configuration.
+    pub(super) fn has_config_of(&self, other: &Self) -> bool {
+        self.config == other.config
+    }
+
     /// Returns the cached result of the same call, or the effect of the call on the cache.
     ///
     /// A call that may change data invalidates the cached results of its upstream for the work

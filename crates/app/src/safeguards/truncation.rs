@@ -112,6 +112,11 @@ impl LongResults {
         }
     }
 
+    /// Returns whether both have the same configuration.
+    pub(super) fn has_config_of(&self, other: &Self) -> bool {
+        self.config == other.config
+    }
+
     /// Returns whether results of a tool with these names are never truncated.
     pub(super) fn is_never_truncated(&self, names: &ToolNames) -> bool {
         names.fit_any(&self.config.except)

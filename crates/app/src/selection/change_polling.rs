@@ -58,18 +58,18 @@ mod tests {
     use std::sync::atomic::Ordering;
 
     use jiff::Timestamp;
+    use riglm_discovery::learning::LivePredictions;
     use riglm_domain::catalog::tool_override::{OverrideAction, OverrideScope, ToolOverride};
     use riglm_domain::id::{AuditId, OverrideId};
     use riglm_domain::privacy::audit::AuditEntry;
     use riglm_domain::privacy::principal::Principal;
-    use riglm_domain::selection::TopicWords;
     use riglm_ports::analytics::OverrideRepository;
     use riglm_ports::fake::{ManualClock, MemoryStore, WordCounter};
     use riglm_ports::observer::NoObserver;
 
     use super::*;
     use crate::selection::failing_overrides::FailingOverrides;
-    use crate::selection::{FilteringConfig, Lists, ListsParts, SearchAnswerSize};
+    use crate::selection::{FilteringConfig, Lists, ListsParts, SearchTerms};
 
     const NOW: Timestamp = Timestamp::constant(1_800_000_000, 0);
 
@@ -101,12 +101,11 @@ mod tests {
         let rows = Arc::clone(&store.store);
         let lists = Arc::new(Lists::new(ListsParts {
             experiments: None,
-            search_answer: SearchAnswerSize::default(),
-            words: TopicWords::built_in(),
+            search: SearchTerms::default(),
             observer: Arc::new(NoObserver),
             options: FilteringConfig::default(),
             profiles: HashMap::new(),
-            next_tools: None,
+            predictions: LivePredictions::default(),
             stores: Some(ListStores {
                 epochs: rows.clone(),
                 overrides: store.clone(),

@@ -11,26 +11,26 @@ use riglm_domain::selection::{SessionOutlook, SessionShape, SizeHistory};
 use riglm_domain::usage::invocation::SessionKey;
 
 use super::list_request::ListRequest;
-use riglm_discovery::learning::{Intent, NextTools, Prediction, SessionView};
+use riglm_discovery::learning::{Intent, LivePredictions, NextTools, Prediction, SessionView};
 use riglm_discovery::search::Catalog;
 
 /// The predictor of the next tools of a list request. Without learning it predicts nothing.
 #[derive(Clone, Debug)]
-pub(super) struct ListPredictor(Option<Arc<NextTools>>);
+pub(super) struct ListPredictor(LivePredictions);
 
 impl ListPredictor {
-    pub(super) fn new(next_tools: Option<Arc<NextTools>>) -> Self {
-        Self(next_tools)
+    pub(super) fn new(predictions: LivePredictions) -> Self {
+        Self(predictions)
     }
 
     /// Returns whether learning is on.
     pub(super) fn is_on(&self) -> bool {
-        self.0.is_some()
+        self.0.are_on()
     }
 
     /// Returns whether anything was learned.
     pub(super) fn has_learned(&self) -> bool {
-        self.0.as_ref().is_some_and(|next| next.has_learned())
+        self.0.get().is_some_and(|next| next.has_learned())
     }
 
     /// Returns the prediction of the next tools; `None` if the predictor failed or is missing.
@@ -39,7 +39,7 @@ impl ListPredictor {
         request: &ListRequest<'_>,
         catalog: &Catalog,
     ) -> Option<Prediction> {
-        let next_tools = self.0.as_ref()?;
+        let next_tools = self.0.get()?;
         let prediction = next_tools.predict(&session_view(request), &refs(catalog));
         prediction.fallback.is_none().then_some(prediction)
     }
@@ -47,7 +47,7 @@ impl ListPredictor {
     /// Asks the external predictor, if there is one, so that a prediction for the same request uses
     /// its scores.
     pub(super) async fn consult(&self, request: &ListRequest<'_>, catalog: &Catalog) {
-        let next_tools = self.0.as_ref();
+        let next_tools = self.0.get();
         // Without an external predictor, the tools must not be copied for nothing.
         if let Some(next_tools) = next_tools.filter(|next| next.advice_counts().is_some()) {
             let tools = refs(catalog);
@@ -63,7 +63,7 @@ impl ListPredictor {
     ) -> Option<Prediction> {
         self.consult(request, catalog).await;
         let prediction = self.predict(request, catalog)?;
-        if let Some(next_tools) = &self.0 {
+        if let Some(next_tools) = self.0.get() {
             next_tools.record_exposure(&session_view(request));
         }
         Some(prediction)
@@ -77,8 +77,8 @@ impl ListPredictor {
         positions: &[usize],
     ) -> Vec<Option<Explanation>> {
         let explain =
-            |next: &Arc<NextTools>| next.explain(&session_view(request), &refs(catalog), positions);
-        self.0.as_ref().map(explain).unwrap_or_default()
+            |next: Arc<NextTools>| next.explain(&session_view(request), &refs(catalog), positions);
+        self.0.get().map(explain).unwrap_or_default()
     }
 
     /// Returns the expected number of calls and searches of the client's session. For a shared list
@@ -88,7 +88,7 @@ impl ListPredictor {
         request: &ListRequest<'_>,
         shape: &SessionShape,
     ) -> SessionOutlook {
-        let Some(next_tools) = &self.0 else {
+        let Some(next_tools) = self.0.get() else {
             let client = ClientKey::new(request.principal, request.client);
             return SizeHistory::default().outlook(client, request.era == Era::Modern, shape);
         };
@@ -98,19 +98,19 @@ impl ListPredictor {
     /// Returns the share of each tool in the uses of earlier sessions of the client, by position.
     pub(super) fn session_use(&self, request: &ListRequest<'_>, catalog: &Catalog) -> Vec<f64> {
         let shares =
-            |next: &Arc<NextTools>| next.session_use(&session_view(request), &refs(catalog));
-        self.0.as_ref().map(shares).unwrap_or_default()
+            |next: Arc<NextTools>| next.session_use(&session_view(request), &refs(catalog));
+        self.0.get().map(shares).unwrap_or_default()
     }
 
     /// Returns whether predictions for the client use the texts of intents.
     pub(super) fn knows_texts(&self, request: &ListRequest<'_>) -> bool {
-        let next_tools = self.0.as_ref();
+        let next_tools = self.0.get();
         next_tools.is_some_and(|next| next.knows_texts(&session_view(request)))
     }
 
     /// Returns the probability that a client searches for a hidden tool that it needs.
     pub(super) fn search_probability(&self, principal: &Principal, client: &str) -> Option<f64> {
-        self.0.as_ref()?.search_probability(principal, client)
+        self.0.get()?.search_probability(principal, client)
     }
 }
 

@@ -131,7 +131,7 @@ impl Lists {
             .collect();
         let n_calls = scope.state.lock().n_calls;
         // With `append`, an addition must pay for the tokens that the prompt cache loses.
-        let prices = options.prices(self.search_answer);
+        let prices = options.prices(self.search.load().answer);
         if !pays_to_append(&prices, shown.shown_tokens, n_calls, &additions) {
             return false;
         }

@@ -4,6 +4,7 @@
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
+use arc_swap::ArcSwap;
 use riglm_domain::catalog::tool::ToolRef;
 use riglm_domain::catalog::tool_override::ToolOverride;
 use riglm_domain::experiment::Treatment;
@@ -37,7 +38,7 @@ use super::tool_selector::{SelectionInputs, ToolSelector, default_pool};
 use super::warnings::ListWarnings;
 use super::write_gating::{self, is_gated};
 use riglm_discovery::experiments::{Experiments, Participant};
-use riglm_discovery::learning::NextTools;
+use riglm_discovery::learning::LivePredictions;
 use riglm_discovery::search::{Catalog, CatalogTool};
 
 /// Repositories of lists, so that all processes show the same ones.
@@ -62,22 +63,39 @@ pub struct ListsParts {
     pub options: FilteringConfig,
     /// The options of clients under a profile, by the name of the profile.
     pub profiles: HashMap<String, FilteringConfig>,
-    /// The prediction of next tools; `None` if nothing is learned.
-    pub next_tools: Option<Arc<NextTools>>,
+    /// The prediction of next tools.
+    pub predictions: LivePredictions,
     /// The repositories of lists; `None` if nothing is recorded.
     pub stores: Option<ListStores>,
     /// A/B experiments, whose arms may set the policy of a client.
     pub experiments: Option<Arc<Experiments>>,
-    /// The size of the answers of searches, for the price of a hidden tool.
-    pub search_answer: SearchAnswerSize,
-    /// The vocabulary that finds the topic and access of a declared context.
-    pub words: TopicWords,
+    /// The configuration of searches.
+    pub search: SearchTerms,
     /// Counts the tokens of definitions.
     pub counter: Arc<dyn TokenCounter>,
     /// The clock.
     pub clock: Arc<dyn Clock>,
     /// Receives an event when a token budget shortens a list.
     pub observer: Arc<dyn Observer>,
+}
+
+/// The parts of the search configuration that lists depend on.
+#[derive(Clone, Debug)]
+pub struct SearchTerms {
+    /// The size of the answers of searches, for the price of a hidden tool.
+    pub answer: SearchAnswerSize,
+    /// The vocabulary that finds the topic and access of a declared context.
+    pub words: TopicWords,
+}
+
+impl Default for SearchTerms {
+    /// Returns the default size of answers and the built-in vocabulary.
+    fn default() -> Self {
+        Self {
+            answer: SearchAnswerSize::default(),
+            words: TopicWords::built_in(),
+        }
+    }
 }
 
 /// Selects the tools of lists.
@@ -94,8 +112,8 @@ pub struct Lists {
     clock: Arc<dyn Clock>,
     refetching: RefetchingClients,
     experiments: Option<Arc<Experiments>>,
-    pub(super) search_answer: SearchAnswerSize,
-    words: TopicWords,
+    /// Shared with the selector. A change of the configuration replaces it.
+    pub(super) search: Arc<ArcSwap<SearchTerms>>,
 }
 
 // Experiments with lists assign arms by principal and session.
@@ -108,14 +126,15 @@ impl Lists {
     #[must_use]
     pub fn new(parts: ListsParts) -> Self {
         let warnings = Arc::new(ListWarnings::new(&parts));
-        let predictor = ListPredictor::new(parts.next_tools);
+        let predictor = ListPredictor::new(parts.predictions);
+        let search = Arc::new(ArcSwap::from_pointee(parts.search));
         let sizes = Arc::new(DefinitionSizes::new(parts.counter));
         let selector = Arc::new(ToolSelector::new(
             predictor.clone(),
             parts.stores.clone(),
             Arc::clone(&sizes),
             Arc::clone(&warnings),
-            parts.search_answer,
+            Arc::clone(&search),
         ));
         Self {
             settings: OperatorSettings::new(parts.options, parts.profiles),
@@ -129,8 +148,7 @@ impl Lists {
             clock: parts.clock,
             refetching: RefetchingClients::default(),
             experiments: parts.experiments,
-            search_answer: parts.search_answer,
-            words: parts.words,
+            search,
         }
     }
 
@@ -149,6 +167,12 @@ impl Lists {
         self.conformal.on_options_change(&change);
         self.warnings.reset();
         true
+    }
+
+    /// Replaces the configuration of searches. Lists are selected again at the next request.
+    pub fn set_search(&self, search: SearchTerms) {
+        self.search.store(Arc::new(search));
+        self.reselect_all();
     }
 
     /// Makes every list be selected again at the next request, because predictions are evaluated
@@ -188,8 +212,8 @@ impl Lists {
         request: &ListRequest<'_>,
         tools: &[CatalogTool],
     ) -> Vec<ToolMark> {
-        let is_gated =
-            request.era == Era::Legacy && is_gated(options, request, &self.words.lexicon);
+        let is_gated = request.era == Era::Legacy
+            && is_gated(options, request, &self.search.load().words.lexicon);
         marks(options, is_gated, overrides, request, tools)
     }
 
@@ -216,13 +240,14 @@ impl Lists {
         let tools = catalog.tools();
         let marks = self.marks_by(options, &overrides, request, tools);
         self.warnings.check_pins(request, options, catalog);
+        let search = self.search.load_full();
         let inputs = SelectionInputs {
             policy,
             request,
             catalog,
             versioned_options: &versioned_options,
             marks: &marks,
-            words: &self.words,
+            words: &search.words,
         };
         let (epoch, is_fallback) = match policy {
             ListPolicyName::All => (whole_epoch(request, policy), false),
@@ -379,7 +404,7 @@ impl Lists {
     #[must_use]
     pub fn may_refuse(&self, request: &ListRequest<'_>) -> bool {
         let options = self.settings.options(request.profile);
-        options.enforce && is_gated(&options, request, &self.words.lexicon)
+        options.enforce && is_gated(&options, request, &self.search.load().words.lexicon)
     }
 
     /// Returns whether a call is refused, because the tool may change data and the client only

@@ -6,6 +6,7 @@ use std::collections::HashSet;
 use std::sync::Arc;
 use std::time::Duration;
 
+use arc_swap::ArcSwap;
 use riglm_domain::catalog::tool::ToolRef;
 use riglm_domain::id::ProfileName;
 use riglm_domain::num::ratio;
@@ -18,10 +19,10 @@ use riglm_domain::selection::{
     initial_order, list_size, rank_for_session, tools_named_in,
 };
 
-use super::config::{FilteringConfig, Pool, SearchAnswerSize};
+use super::config::{FilteringConfig, Pool};
 use super::list_predictor::{ListPredictor, ranking, summed_probability};
 use super::list_request::ListRequest;
-use super::lists::ListStores;
+use super::lists::{ListStores, SearchTerms};
 use super::token_counts::DefinitionSizes;
 use super::tool_marks::{ToolMark, fits_any};
 use super::topic_selection::choose_by_topic;
@@ -99,7 +100,7 @@ pub(super) struct ToolSelector {
     stores: Option<ListStores>,
     sizes: Arc<DefinitionSizes>,
     warnings: Arc<ListWarnings>,
-    search_answer: SearchAnswerSize,
+    search: Arc<ArcSwap<SearchTerms>>,
 }
 
 impl ToolSelector {
@@ -108,14 +109,14 @@ impl ToolSelector {
         stores: Option<ListStores>,
         sizes: Arc<DefinitionSizes>,
         warnings: Arc<ListWarnings>,
-        search_answer: SearchAnswerSize,
+        search: Arc<ArcSwap<SearchTerms>>,
     ) -> Self {
         Self {
             predictor,
             stores,
             sizes,
             warnings,
-            search_answer,
+            search,
         }
     }
 
@@ -149,7 +150,7 @@ impl ToolSelector {
         if tools.len() <= bounds.min_tools && !is_over_budget {
             return all_tools(SelectionReason::SmallCatalog);
         }
-        let prices = options.prices(self.search_answer);
+        let prices = options.prices(self.search.load().answer);
         let outlook = self.predictor.outlook(request, &prices.shape);
         let finding = if policy == ListPolicyName::Hints {
             HiddenToolSearch::OwnSearch

@@ -7,16 +7,17 @@ use std::time::{Duration, Instant};
 use riglm_app::clock::SystemClock;
 use riglm_app::limits::Limits;
 use riglm_app::selection::{
-    FilteringConfig, ListFilter, ListStores, Lists, ListsParts, Pool, SearchAnswerSize,
+    FilteringConfig, ListFilter, ListStores, Lists, ListsParts, Pool, SearchTerms,
 };
+use riglm_discovery::learning::LivePredictions;
 use riglm_domain::catalog::tool_override::{OverrideAction, OverrideScope, ToolOverride};
 use riglm_domain::id::{AuditId, OverrideId};
 use riglm_domain::mcp::message::Message;
 use riglm_domain::prediction::NamePattern;
 use riglm_domain::privacy::audit::AuditEntry;
 use riglm_domain::privacy::principal::Principal;
+use riglm_domain::selection::ListPolicyName;
 use riglm_domain::selection::shown::{SelectionMode, SelectionReason};
-use riglm_domain::selection::{ListPolicyName, TopicWords};
 use riglm_domain::usage::invocation::{Invocation, ToolSource};
 use riglm_domain::usage::record::Record;
 use riglm_ports::analytics::OverrideRepository as _;
@@ -48,12 +49,11 @@ fn options() -> FilteringConfig {
 fn filter(options: FilteringConfig) -> ListFilter {
     ListFilter::from_lists(Arc::new(Lists::new(ListsParts {
         experiments: None,
-        search_answer: SearchAnswerSize::default(),
-        words: TopicWords::built_in(),
+        search: SearchTerms::default(),
         observer: Arc::new(riglm_ports::observer::NoObserver),
         options,
         profiles: HashMap::new(),
-        next_tools: None,
+        predictions: LivePredictions::default(),
         stores: None,
         counter: Arc::new(WordCounter),
         clock: Arc::new(SystemClock),
@@ -421,12 +421,11 @@ fn proxy_with_overrides() -> (Scene, Arc<Lists>, Arc<MemoryStore>) {
     let store = Arc::new(MemoryStore::default());
     let lists = Arc::new(Lists::new(ListsParts {
         experiments: None,
-        search_answer: SearchAnswerSize::default(),
-        words: TopicWords::built_in(),
+        search: SearchTerms::default(),
         observer: Arc::new(riglm_ports::observer::NoObserver),
         options: FilteringConfig::default(),
         profiles: HashMap::new(),
-        next_tools: None,
+        predictions: LivePredictions::default(),
         stores: Some(ListStores {
             epochs: store.clone(),
             overrides: store.clone(),

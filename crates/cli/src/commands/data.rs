@@ -19,7 +19,7 @@ use crate::exit::WrongUsage;
 use crate::output::{note, printable};
 
 /// The timeout for a running proxy to drain its records of the client to the database.
-const CARRY_WITHIN: Duration = Duration::from_secs(10);
+pub(crate) const CARRY_WITHIN: Duration = Duration::from_secs(10);
 
 impl DataCommand {
     pub(super) fn store(&self) -> &StoreArgs {

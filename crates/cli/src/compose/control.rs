@@ -2,29 +2,32 @@
 
 use std::io;
 use std::net::SocketAddr;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use anyhow::Context;
+use async_trait::async_trait;
 use jiff::Timestamp;
 use riglm_adapters_http::{
     ControlConfig, ControlParts, HealthSource, MetricsSource, Store as ControlStore,
     StoreCondition, StoreHealth, UpstreamCondition, UpstreamHealth, Upstreams as ControlUpstreams,
 };
-use riglm_adapters_storage::{Storage, Store};
+use riglm_adapters_storage::{Storage, Store, erase};
 use riglm_adapters_telemetry::Metrics;
 use riglm_app::clock::SystemClock;
+use riglm_app::control::client_data::{ClientDataService, ClientEraser, ClientSelector, Erasure};
 use riglm_app::control::feedback::FeedbackService;
 use riglm_app::control::name_lookup::NameLookup;
-use riglm_app::control::overrides::{Overrides, OverridesParts};
+use riglm_app::control::overrides::{OverriddenLists, Overrides, OverridesParts};
 use riglm_app::control::queries::Queries;
 use riglm_app::control::settings::Settings;
 use riglm_app::proxy::{Proxy, UpstreamState};
-use riglm_app::selection::Forbidden;
+use riglm_app::selection::{Forbidden, ListFilter};
 use riglm_app::tracking::Recorder;
-use riglm_discovery::learning::NextTools;
+use riglm_discovery::learning::LivePredictions;
 use riglm_discovery::search::ToolSearch;
-use riglm_ports::analytics::JournalCondition;
+use riglm_ports::analytics::{JournalCondition, StoreError};
+use riglm_ports::clock::Clock;
 use riglm_ports::observer::NoObserver;
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
@@ -37,13 +40,15 @@ use super::learning::learning_state;
 use super::search::encoder_states;
 use super::telemetry::ReadingSources;
 use crate::announcement::Announcement;
+use crate::commands::data::CARRY_WITHIN;
 use crate::config::Config;
 
 /// The sources of the control API.
 pub(super) struct ControlSources<'a> {
     pub(super) proxy: &'a Arc<Proxy>,
-    pub(super) search: Option<Arc<ToolSearch>>,
-    pub(super) next_tools: Option<Arc<NextTools>>,
+    pub(super) search: Arc<ToolSearch>,
+    pub(super) predictions: LivePredictions,
+    pub(super) filter: ListFilter,
     pub(super) forbidden: Arc<Forbidden>,
     pub(super) recorder: &'a Arc<Recorder>,
     pub(super) stop: &'a CancellationToken,
@@ -71,7 +76,7 @@ impl ControlSources<'_> {
                 observer: base.observer(),
                 clock: Arc::clone(&base.clock),
                 forbidden: Some(Arc::clone(&self.forbidden)),
-                has_lists: config.filtering.uses_predictions(),
+                lists: OverriddenLists::Own(self.filter),
             }))
         });
         let feedback = queries.clone().map(|queries| {
@@ -82,8 +87,8 @@ impl ControlSources<'_> {
         let sources = ReadingSources {
             proxy: Arc::clone(self.proxy),
             storage: base.storage.clone(),
-            search: self.search.clone(),
-            next_tools: self.next_tools.clone(),
+            search: Arc::clone(&self.search),
+            predictions: self.predictions.clone(),
             started_at: seconds(base.clock.now()),
         };
         telemetry
@@ -97,7 +102,7 @@ impl ControlSources<'_> {
                 upstreams: upstream_states(self.proxy),
                 store: store_state(base.storage.as_ref(), &self.forbidden),
                 encoders: encoder_states(self.search),
-                learning: learning_state(self.next_tools),
+                learning: learning_state(self.predictions),
                 is_stopping: Arc::new(move || proxy.is_stopping()),
             },
             metrics: MetricsSource::new(Metrics::MEDIA_TYPE, move || Ok(metrics.text()?)),
@@ -109,8 +114,43 @@ impl ControlSources<'_> {
             keys: self.keys.control(),
             overrides,
             experiments,
+            client_data: client_data_from(base),
             settings: self.settings,
         }
+    }
+}
+
+/// Returns the export and deletion of the data of clients; `None` if nothing is stored.
+fn client_data_from(base: &Foundation<'_>) -> Option<Arc<ClientDataService>> {
+    let store = base.store()?;
+    let eraser = StoreEraser {
+        store: Arc::clone(&store),
+        data_dir: base.config.data_dir.clone(),
+        clock: Arc::clone(&base.clock),
+    };
+    let clock = Arc::clone(&base.clock);
+    let service = ClientDataService::new(store.clone(), Arc::new(eraser), store, clock);
+    Some(Arc::new(service))
+}
+
+/// Deletes clients from the database and the spool of a data directory.
+#[derive(Debug)]
+struct StoreEraser {
+    store: Arc<Store>,
+    data_dir: PathBuf,
+    clock: Arc<dyn Clock>,
+}
+
+#[async_trait]
+impl ClientEraser for StoreEraser {
+    async fn erase(&self, clients: &ClientSelector) -> Result<Erasure, StoreError> {
+        let (store, clock) = (&*self.store, &*self.clock);
+        let erased = erase(store, &self.data_dir, clients, CARRY_WITHIN, clock).await?;
+        Ok(Erasure {
+            deleted: erased.deleted,
+            is_complete: erased.is_complete,
+            has_open_session: erased.has_open_session,
+        })
     }
 }
 
@@ -131,7 +171,7 @@ pub fn overrides_over(config: &Config, store: &Arc<Store>) -> Overrides {
         observer: Arc::new(NoObserver),
         clock,
         forbidden: None,
-        has_lists: config.filtering.uses_predictions(),
+        lists: OverriddenLists::OfOthers(config.filtering.uses_predictions()),
     })
 }
 

@@ -1,51 +1,202 @@
 //! Learning from recorded calls.
 
+use std::fmt;
 use std::sync::Arc;
+use std::time::Duration;
 
 use anyhow::Context as _;
+use parking_lot::Mutex;
 use riglm_adapters_http::{Learning as ControlLearning, LearningCondition, LearningHealth};
 use riglm_adapters_prediction::external::{ExternalConfig, external_predictor_from};
 use riglm_adapters_prediction::{PredictionConfig, predictor_from};
+use riglm_adapters_storage::Store;
 use riglm_discovery::experiments::Experiments;
 use riglm_discovery::learning::{
-    ArmPredictor, ExternalAdviser, LearningStores, LearningTask, NextTools, NextToolsOptions,
+    ArmPredictor, ExternalAdviser, LearningStores, LearningTask, LivePredictions, NextTools,
+    NextToolsOptions,
 };
+use riglm_ports::clock::Clock;
+use tokio::time::sleep;
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
 
 use super::extensions::{Extensions, PredictorFactory};
 use super::foundation::Foundation;
 
-/// Returns the predictor, and the task that trains it; `None` if prediction is off or nothing is
-/// stored.
-///
-/// # Errors
-///
-/// Returns the error of an external predictor that cannot be used.
-pub(super) fn learning_from(
-    base: &Foundation<'_>,
-    experiments: Option<&Arc<Experiments>>,
-) -> anyhow::Result<Option<(Arc<NextTools>, LearningTask)>> {
-    let config = &base.config.prediction;
-    let Some(store) = base.store().filter(|_| config.enabled) else {
-        return Ok(None);
+/// The interval for checking whether a new predictor has learned the recorded calls.
+const READY_CHECK_INTERVAL: Duration = Duration::from_millis(100);
+
+/// A predictor, and the task that trains it.
+pub(super) type BuiltPredictor = (Arc<NextTools>, LearningTask);
+
+/// Builds predictors from the configuration and trains the one in use. A change of the configuration
+/// replaces it while the proxy runs.
+pub(super) struct PredictorRunner {
+    extensions: Extensions,
+    store: Option<Arc<Store>>,
+    clock: Arc<dyn Clock>,
+    experiments: Option<Arc<Experiments>>,
+    stop: CancellationToken,
+    tasks: TaskTracker,
+    /// The predictions in use.
+    predictions: LivePredictions,
+    trainings: Mutex<Trainings>,
+}
+
+/// The predictors in training: the one in use, and one that is to replace it.
+#[derive(Default)]
+struct Trainings {
+    in_use: Option<Training>,
+    next: Option<Training>,
+}
+
+struct Training {
+    next_tools: Arc<NextTools>,
+    stop: CancellationToken,
+}
+
+impl Trainings {
+    /// Ends all trainings.
+    fn end(&mut self) {
+        for training in [self.in_use.take(), self.next.take()].into_iter().flatten() {
+            training.stop.cancel();
+        }
+    }
+}
+
+impl PredictorRunner {
+    /// Creates the runner of a proxy. Nothing is predicted yet.
+    pub(super) fn new(base: &Foundation<'_>, experiments: Option<&Arc<Experiments>>) -> Arc<Self> {
+        Arc::new(Self {
+            extensions: base.extensions.clone(),
+            store: base.store(),
+            clock: Arc::clone(&base.clock),
+            experiments: experiments.cloned(),
+            stop: base.stop.clone(),
+            tasks: base.tasks.clone(),
+            predictions: LivePredictions::default(),
+            trainings: Mutex::default(),
+        })
+    }
+
+    /// Returns the predictions in use, now and after changes of the configuration.
+    pub(super) fn predictions(&self) -> &LivePredictions {
+        &self.predictions
+    }
+
+    /// Builds the predictor of a configuration; `None` if prediction is off or nothing is stored.
+    ///
+    /// # Errors
+    ///
+    /// Returns the error of an external predictor that cannot be used.
+    pub(super) fn build(
+        &self,
+        config: &PredictionConfig,
+    ) -> anyhow::Result<Option<BuiltPredictor>> {
+        let Some(store) = self.store.clone().filter(|_| config.enabled) else {
+            return Ok(None);
+        };
+        let experiments = self.experiments.as_ref();
+        let options = next_tools_options(config);
+        let PredictorFactory { model, make } = predictor_factory(config, &self.extensions);
+        let next_tools = NextTools::new(make(), options)
+            .with_arms(arm_predictors(config, experiments), experiments.cloned())
+            .with_external(adviser(config, &self.extensions)?);
+        let next_tools = match self.predictions.get() {
+            Some(before) => next_tools.with_sessions_of(&before),
+            None => next_tools,
+        };
+        let next_tools = Arc::new(next_tools);
+        let stores = LearningStores {
+            calls: Arc::clone(&store) as _,
+            contexts: Arc::clone(&store) as _,
+            tools: Arc::clone(&store) as _,
+            activities: Arc::clone(&store) as _,
+            snapshots: Arc::clone(&store) as _,
+            changes: store,
+        };
+        let clock = Arc::clone(&self.clock);
+        let make = move || make();
+        let task = LearningTask::new(stores, clock, Arc::clone(&next_tools), model, make);
+        Ok(Some((next_tools, task)))
+    }
+
+    /// Replaces the predictor in use; `None` switches predictions off. An earlier predictor stays in
+    /// use until the new one has learned the recorded calls.
+    pub(super) fn replace(self: &Arc<Self>, built: Option<BuiltPredictor>) {
+        let mut trainings = self.trainings.lock();
+        let Some((next_tools, task)) = built else {
+            trainings.end();
+            self.predictions.set(None);
+            return;
+        };
+        let stop = self.stop.child_token();
+        self.tasks.spawn(task.run(stop.clone()));
+        let training = Training {
+            next_tools: Arc::clone(&next_tools),
+            stop: stop.clone(),
+        };
+        if let Some(unused) = trainings.next.take() {
+            unused.stop.cancel();
+        }
+        if trainings.in_use.is_none() {
+            trainings.in_use = Some(training);
+            self.predictions.set(Some(next_tools));
+            return;
+        }
+        trainings.next = Some(training);
+        let runner = Arc::clone(self);
+        self.tasks.spawn(stop.run_until_cancelled_owned(async move {
+            while !next_tools.is_ready() {
+                sleep(READY_CHECK_INTERVAL).await;
+            }
+            runner.put_in_use(&next_tools);
+        }));
+    }
+
+    /// Uses a predictor that has learned, unless another change has replaced it meanwhile.
+    fn put_in_use(&self, next_tools: &Arc<NextTools>) {
+        let mut trainings = self.trainings.lock();
+        let is_next = |next: &mut Training| Arc::ptr_eq(&next.next_tools, next_tools);
+        let Some(next) = trainings.next.take_if(is_next) else {
+            return;
+        };
+        if let Some(before) = trainings.in_use.replace(next) {
+            before.stop.cancel();
+        }
+        self.predictions.set(Some(Arc::clone(next_tools)));
+        tracing::info!("the new predictor is in use");
+    }
+
+    /// Replaces the options for confidence; returns whether they changed for the predictor in use.
+    pub(super) fn set_options(&self, config: &PredictionConfig) -> bool {
+        let options = next_tools_options(config);
+        let trainings = self.trainings.lock();
+        if let Some(next) = &trainings.next {
+            next.next_tools.set_options(options);
+        }
+        let in_use = trainings.in_use.as_ref();
+        in_use.is_some_and(|in_use| in_use.next_tools.set_options(options))
+    }
+}
+
+impl fmt::Debug for PredictorRunner {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("PredictorRunner")
+            .field("predictions", &self.predictions)
+            .finish_non_exhaustive()
+    }
+}
+
+/// Returns whether two configurations need different predictors. The options for confidence may
+/// differ.
+pub(super) fn needs_other_predictor(before: &PredictionConfig, now: &PredictionConfig) -> bool {
+    let with_options_of_now = PredictionConfig {
+        confidence: now.confidence,
+        bands: now.bands,
+        ..before.clone()
     };
-    let options = next_tools_options(config);
-    let PredictorFactory { model, make } = predictor_factory(config, &base.extensions);
-    let next_tools = NextTools::new(make(), options)
-        .with_arms(arm_predictors(config, experiments), experiments.cloned())
-        .with_external(adviser(config, &base.extensions)?);
-    let next_tools = Arc::new(next_tools);
-    let stores = LearningStores {
-        calls: Arc::clone(&store) as _,
-        contexts: Arc::clone(&store) as _,
-        tools: Arc::clone(&store) as _,
-        activities: Arc::clone(&store) as _,
-        snapshots: Arc::clone(&store) as _,
-        changes: store,
-    };
-    let clock = Arc::clone(&base.clock);
-    let make = move || make();
-    let task = LearningTask::new(stores, clock, Arc::clone(&next_tools), model, make);
-    Ok(Some((next_tools, task)))
+    with_options_of_now != *now
 }
 
 /// Returns the factory of the default predictor.
@@ -102,7 +253,7 @@ fn arm_predictors(
 }
 
 /// Returns the options for the confidence in predictions.
-pub(super) fn next_tools_options(config: &PredictionConfig) -> NextToolsOptions {
+fn next_tools_options(config: &PredictionConfig) -> NextToolsOptions {
     NextToolsOptions {
         measure: config.confidence,
         bands: config.bands(),
@@ -111,8 +262,8 @@ pub(super) fn next_tools_options(config: &PredictionConfig) -> NextToolsOptions 
 }
 
 /// Returns the source of the health of the learning.
-pub(super) fn learning_state(next_tools: Option<Arc<NextTools>>) -> ControlLearning {
-    Arc::new(move || match &next_tools {
+pub(super) fn learning_state(predictions: LivePredictions) -> ControlLearning {
+    Arc::new(move || match predictions.get() {
         None => LearningHealth {
             condition: LearningCondition::Off,
             learned_calls: 0,

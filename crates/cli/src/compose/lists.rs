@@ -4,11 +4,12 @@ use std::sync::Arc;
 
 use riglm_adapters_prediction::{AllowList, DenyList, O200kTokenCounter};
 use riglm_app::selection::{
-    FilteringConfig, Forbidden, ForbiddenNames, ListFilter, ListStores, Lists, ListsParts,
-    OverrideStores, ProfileConfig, ProfileFilteringConfig, SearchAnswerSize, Strategy,
+    FilteringConfig, Forbidden, ForbiddenNames, ListChoice, ListFilter, ListStores, Lists,
+    ListsParts, OverrideStores, ProfileConfig, ProfileFilteringConfig, SearchAnswerSize,
+    SearchTerms, Strategy,
 };
 use riglm_discovery::experiments::Experiments;
-use riglm_discovery::learning::NextTools;
+use riglm_discovery::learning::LivePredictions;
 use riglm_domain::num::to_f64;
 use riglm_domain::selection::TopicWords;
 use riglm_ports::list_policy::ListPolicy;
@@ -16,16 +17,13 @@ use riglm_ports::list_policy::ListPolicy;
 use super::foundation::Foundation;
 use crate::config::{Config, SearchConfig};
 
+/// Returns the selection of tools for lists, in the configured way.
 pub(super) fn filter_from(
     base: &Foundation<'_>,
-    next_tools: Option<&Arc<NextTools>>,
+    predictions: &LivePredictions,
     experiments: Option<&Arc<Experiments>>,
 ) -> ListFilter {
     let config = base.config;
-    if !config.filtering.uses_predictions() {
-        warn_of_profiles(config);
-        return ListFilter::new(list_policy_from(&config.filtering));
-    }
     let stores = base.store().map(|store| ListStores {
         epochs: Arc::clone(&store) as _,
         overrides: Arc::clone(&store) as _,
@@ -38,14 +36,33 @@ pub(super) fn filter_from(
         options: config.filtering.clone(),
         profiles: profile_options(config).collect(),
         experiments: experiments.cloned(),
-        search_answer: answer_size(&config.search),
-        words: words(config),
-        next_tools: next_tools.cloned(),
+        search: search_terms(config),
+        predictions: predictions.clone(),
         stores,
         counter: Arc::new(O200kTokenCounter),
         clock: Arc::clone(&base.clock),
     });
-    ListFilter::from_lists(Arc::new(lists))
+    let filter = ListFilter::from_lists(Arc::new(lists));
+    filter.set_choice(choice_from(&config.filtering));
+    warn_of_profiles(config);
+    filter
+}
+
+/// Returns the configured way in which lists are selected.
+pub(super) fn choice_from(config: &FilteringConfig) -> ListChoice {
+    if config.uses_predictions() {
+        ListChoice::Learned
+    } else {
+        list_policy_from(config).map_or(ListChoice::Whole, ListChoice::Names)
+    }
+}
+
+/// Returns the parts of the search configuration that lists depend on.
+pub(super) fn search_terms(config: &Config) -> SearchTerms {
+    SearchTerms {
+        answer: answer_size(&config.search),
+        words: words(config),
+    }
 }
 
 /// Returns the set of forbidden tools, from the configuration and from stored overrides. The
@@ -92,7 +109,10 @@ pub(crate) fn words(config: &Config) -> TopicWords {
 
 /// Warns of profiles with list options that have no effect, because lists are not selected by
 /// prediction.
-fn warn_of_profiles(config: &Config) {
+pub(super) fn warn_of_profiles(config: &Config) {
+    if config.filtering.uses_predictions() {
+        return;
+    }
     let choose = |profile: &ProfileConfig| {
         // Forbidden tools do not depend on the strategy.
         let of_lists = ProfileFilteringConfig {
@@ -128,7 +148,7 @@ pub(crate) fn answer_size(search: &SearchConfig) -> SearchAnswerSize {
 
 /// Returns the policy by name patterns that the section configures. Returns `None` with the
 /// strategies `none` and `prediction`, and with `enabled = false`.
-pub(super) fn list_policy_from(config: &FilteringConfig) -> Option<Arc<dyn ListPolicy>> {
+fn list_policy_from(config: &FilteringConfig) -> Option<Arc<dyn ListPolicy>> {
     if !config.enabled {
         return None;
     }

@@ -7,6 +7,7 @@ use riglm_adapters_storage::Store;
 use riglm_app::clock::SystemClock;
 use riglm_app::tracking::Recorder;
 use riglm_discovery::experiments::Experiments;
+use riglm_discovery::learning::LivePredictions;
 use riglm_discovery::recommend::{
     RecommendStores, RecommendationLog, Recommender, RecommenderParts, UnrecordedRecommendations,
 };
@@ -22,15 +23,15 @@ use crate::config::Config;
 /// Builds the recommender; `None` if it is off.
 pub(super) fn recommender_from(
     base: &Foundation<'_>,
-    search: Option<&Arc<ToolSearch>>,
+    search: &Arc<ToolSearch>,
     recorder: &Arc<Recorder>,
     weights: &Arc<WeightSource>,
     experiments: Option<&Arc<Experiments>>,
 ) -> anyhow::Result<Option<Arc<Recommender>>> {
     let config = base.config;
-    let Some(search) = search.filter(|_| config.recommend.enabled) else {
+    if !config.recommend.enabled {
         return Ok(None);
-    };
+    }
     let store = base.store().map(|store| store as Arc<dyn RecommendStores>);
     let parts = RecommenderParts {
         search: Arc::clone(search),
@@ -59,7 +60,7 @@ pub async fn recommender_over(
     let search = Arc::new(ToolSearch::new(SearchParts {
         encoders: encoders(config)?,
         stores: Some(stores_of(store)),
-        next_tools: None,
+        predictions: LivePredictions::default(),
         counter: Arc::new(O200kTokenCounter),
         clock: Arc::clone(&clock),
         rules: config.search.rules()?,

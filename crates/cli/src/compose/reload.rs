@@ -11,7 +11,7 @@ use riglm_app::proxy::Upstream;
 use sha2::{Digest as _, Sha256};
 use tokio::sync::{Mutex, Notify};
 
-use super::reload_targets::ReloadTargets;
+use super::reload_targets::{ChangedParts, ReloadTargets};
 use crate::config::{Config, ConfigSource, LoadedConfig, TuningUse, Watch};
 
 /// The sources for reloading the configuration of a proxy.
@@ -50,7 +50,10 @@ pub(super) struct ActiveConfig {
 
 /// A checked configuration that can be applied.
 #[derive(Debug)]
-pub(super) struct Candidate(ActiveConfig);
+pub(super) struct Candidate {
+    next: ActiveConfig,
+    parts: ChangedParts,
+}
 
 impl ReloadingProxy {
     /// Creates the state of a proxy after its start.
@@ -135,18 +138,20 @@ impl ReloadingProxy {
         let config = self.started_with.followed_by(&loaded.config)?;
         let upstreams = &self.followers.upstreams;
         let upstreams = upstreams.build(config.upstreams()?, &state.upstreams)?;
-        Ok(Candidate(ActiveConfig {
+        let parts = self.followers.build_parts(&state.config, &config)?;
+        let next = ActiveConfig {
             loaded,
             config,
             upstreams,
-        }))
+        };
+        Ok(Candidate { next, parts })
     }
 
     /// Applies a configuration.
-    pub(super) fn put(&self, Candidate(next): Candidate, state: &mut ActiveConfig) {
+    pub(super) fn put(&self, Candidate { next, parts }: Candidate, state: &mut ActiveConfig) {
         let tuned = state.loaded.tuned_differences(&next.loaded);
         let are_keys_new = note_of_keys(&state.config, &next.config);
-        self.followers.follow(&state.config, &next.config);
+        self.followers.follow(&state.config, &next.config, parts);
         let is_same = fingerprints(&next.upstreams) == fingerprints(&state.upstreams);
         if !is_same {
             self.followers.replace_upstreams(next.upstreams.clone());

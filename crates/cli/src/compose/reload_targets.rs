@@ -6,18 +6,21 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use riglm_app::proxy::{Proxy, Upstream};
-use riglm_app::selection::{FilteringConfig, Forbidden, ListChoice, ListFilter, Strategy};
+use riglm_app::selection::{FilteringConfig, Forbidden, ListFilter, Strategy};
 use riglm_discovery::intent::Intents;
-use riglm_discovery::learning::NextTools;
 use riglm_discovery::recommend::Recommender;
+use riglm_discovery::search::{SearchChange, ToolSearch};
 use riglm_discovery::weight_tuning::WeightSource;
 use riglm_domain::prediction::NamePattern;
 use riglm_ports::observer::{Event, Observer};
 use tokio::sync::watch;
 
 use super::keys::Keys;
-use super::learning::next_tools_options;
-use super::lists::{forbidden_names, list_policy_from, profile_options};
+use super::learning::{BuiltPredictor, PredictorRunner, needs_other_predictor};
+use super::lists::{choice_from, forbidden_names, profile_options, search_terms, warn_of_profiles};
+use super::safeguards::SafeguardsFactory;
+use super::search::search_change;
+use super::unlisted_own_tools;
 use super::upstreams::UpstreamFactory;
 use crate::config::{Config, Downstream};
 use crate::telemetry;
@@ -30,8 +33,10 @@ pub(super) struct ReloadTargets {
     pub(super) upstreams: Arc<UpstreamFactory>,
     pub(super) filter: ListFilter,
     pub(super) forbidden: Arc<Forbidden>,
-    pub(super) next_tools: Option<Arc<NextTools>>,
-    pub(super) intents: Option<Arc<Intents>>,
+    pub(super) predictor: Arc<PredictorRunner>,
+    pub(super) search: Arc<ToolSearch>,
+    pub(super) safeguards: SafeguardsFactory,
+    pub(super) intents: Arc<Intents>,
     pub(super) recommender: Option<Arc<Recommender>>,
     pub(super) weights: Arc<WeightSource>,
     pub(super) retention: watch::Sender<Option<Duration>>,
@@ -40,10 +45,38 @@ pub(super) struct ReloadTargets {
     pub(super) n_followed: AtomicU64,
 }
 
+/// The parts of a proxy that a change of the configuration replaces, built beforehand, because
+/// building them can fail.
+#[derive(Debug)]
+pub(super) struct ChangedParts {
+    search: Option<SearchChange>,
+    /// The new predictor, or that there is none any more.
+    predictor: Option<Option<BuiltPredictor>>,
+}
+
 impl ReloadTargets {
+    /// Builds the parts that differ between two configurations.
+    ///
+    /// # Errors
+    ///
+    /// Returns the error of an encoder, a language model or an external predictor that cannot be
+    /// used.
+    pub(super) fn build_parts(
+        &self,
+        before: &Config,
+        now: &Config,
+    ) -> anyhow::Result<ChangedParts> {
+        let has_other_predictor = needs_other_predictor(&before.prediction, &now.prediction);
+        let predictor = has_other_predictor.then(|| self.predictor.build(&now.prediction));
+        Ok(ChangedParts {
+            search: search_change(before, now, Arc::clone(&self.observer))?,
+            predictor: predictor.transpose()?,
+        })
+    }
+
     /// Applies the changes from one configuration to the next. No step can fail, so either all
     /// changes take effect or none.
-    pub(super) fn follow(&self, before: &Config, now: &Config) {
+    pub(super) fn follow(&self, before: &Config, now: &Config, parts: ChangedParts) {
         if before.logging.level != now.logging.level {
             telemetry::set_level(now.logging.level);
         }
@@ -53,11 +86,16 @@ impl ReloadTargets {
         if before.limits != now.limits {
             self.proxy.set_limits(now.limits.clone());
         }
-        if let Some(intents) = &self.intents
-            && before.intent != now.intent
-        {
-            intents.set_weights(now.intent);
+        if before.intent != now.intent {
+            self.intents.set_weights(now.intent);
         }
+        if let Some(change) = parts.search {
+            self.search.set_config(change);
+        }
+        if let Some(predictor) = parts.predictor {
+            self.predictor.replace(predictor);
+        }
+        self.follow_safeguards(before, now);
         if let Some(recommender) = &self.recommender {
             recommender.invalidate_rankings();
         }
@@ -78,20 +116,31 @@ impl ReloadTargets {
             self.proxy.set_pause(now.paused);
         }
         self.forbidden.set_names(forbidden_names(now));
-        let is_judged_anew = (self.next_tools.as_ref())
-            .is_some_and(|next| next.set_options(next_tools_options(&now.prediction)));
-        if let Some(lists) = self.filter.lists() {
+        let is_judged_anew = self.predictor.set_options(&now.prediction);
+        if let Some(lists) = self.filter.all_lists() {
             let profiles: HashMap<_, _> = profile_options(now).collect();
             lists.set_options(now.filtering.clone(), profiles);
-            if is_judged_anew {
+            if before.search != now.search {
+                lists.set_search(search_terms(now));
+            } else if is_judged_anew {
                 lists.reselect_all();
             }
-            return;
         }
-        if names(&before.filtering) != names(&now.filtering)
-            && let Some(policy) = list_policy_from(&now.filtering)
-        {
-            self.filter.set_choice(ListChoice::Names(policy));
+        self.proxy.set_unlisted_own_tools(unlisted_own_tools(now));
+        if way_of(&before.filtering) != way_of(&now.filtering) {
+            self.filter.set_choice(choice_from(&now.filtering));
+            warn_of_profiles(now);
+        }
+    }
+
+    fn follow_safeguards(&self, before: &Config, now: &Config) {
+        let is_same = before.safeguards == now.safeguards
+            && before.profile_safeguards == now.profile_safeguards
+            && before.search == now.search;
+        if !is_same {
+            let earlier = self.proxy.safeguards();
+            let safeguards = self.safeguards.rebuild(now, earlier.as_deref());
+            self.proxy.set_safeguards(safeguards);
         }
     }
 
@@ -116,11 +165,18 @@ pub(super) fn expect_principals(proxy: &Proxy, config: &Config) {
     }
 }
 
-/// Returns the name patterns of the allowlist or denylist.
-fn names(filtering: &FilteringConfig) -> &[NamePattern] {
-    match filtering.strategy {
+/// Returns what decides how lists are selected: the strategy, and the patterns of the allowlist or
+/// denylist.
+fn way_of(filtering: &FilteringConfig) -> (Strategy, &[NamePattern]) {
+    let strategy = if filtering.enabled {
+        filtering.strategy
+    } else {
+        Strategy::None
+    };
+    let patterns: &[NamePattern] = match strategy {
         Strategy::None | Strategy::Prediction => &[],
         Strategy::Allowlist => &filtering.allow,
         Strategy::Denylist => &filtering.deny,
-    }
+    };
+    (strategy, patterns)
 }

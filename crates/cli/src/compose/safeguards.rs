@@ -8,28 +8,73 @@ use riglm_app::selection::ListFilter;
 use riglm_discovery::search::ToolSearch;
 
 use super::foundation::Foundation;
+use crate::config::Config;
 
-/// Returns the configured safeguards; `None` if all are off.
-pub(super) fn safeguards_from(
-    base: &Foundation<'_>,
-    tools: &OwnToolNames,
-    search: Option<&Arc<ToolSearch>>,
-    filter: &ListFilter,
-) -> Option<Arc<Safeguards>> {
-    let config = base.config;
-    let context_tools = [&tools.set_context, &tools.search].into_iter().flatten();
-    let limiter = Limiter::new(LimiterParts {
-        config: config.safeguards.limits.clone(),
-        context_tools: context_tools.map(ToString::to_string).collect(),
-        own_tools: tools.names().cloned().collect(),
-        search: search.cloned(),
-        lists: filter.lists().cloned(),
-        observer: base.observer(),
-    });
-    let parts = SafeguardParts {
-        counter: Arc::clone(&base.counter),
-        observer: base.observer(),
-    };
-    let profiles = &config.profile_safeguards;
-    Safeguards::new(&config.safeguards, profiles, limiter, &parts).map(Arc::new)
+/// Builds safeguards from the configuration, at the start and when it changes.
+#[derive(Debug)]
+pub(super) struct SafeguardsFactory {
+    parts: SafeguardParts,
+    own_tools: OwnToolNames,
+    search: Arc<ToolSearch>,
+    filter: ListFilter,
+}
+
+impl SafeguardsFactory {
+    pub(super) fn new(
+        base: &Foundation<'_>,
+        own_tools: &OwnToolNames,
+        search: &Arc<ToolSearch>,
+        filter: &ListFilter,
+    ) -> Self {
+        Self {
+            parts: SafeguardParts {
+                counter: Arc::clone(&base.counter),
+                observer: base.observer(),
+            },
+            own_tools: own_tools.clone(),
+            search: Arc::clone(search),
+            filter: filter.clone(),
+        }
+    }
+
+    /// Returns the configured safeguards; `None` if all are off.
+    pub(super) fn build(&self, config: &Config) -> Option<Arc<Safeguards>> {
+        self.build_new(config).map(Arc::new)
+    }
+
+    /// Returns the configured safeguards with the state of the earlier ones, as far as their
+    /// configuration is the same; `None` if all are off.
+    pub(super) fn rebuild(
+        &self,
+        config: &Config,
+        before: Option<&Safeguards>,
+    ) -> Option<Arc<Safeguards>> {
+        let new = self.build_new(config)?;
+        Some(Arc::new(match before {
+            Some(before) => new.with_state_of(before),
+            None => new,
+        }))
+    }
+
+    fn build_new(&self, config: &Config) -> Option<Safeguards> {
+        let limiter = Limiter::new(LimiterParts {
+            config: config.safeguards.limits.clone(),
+            context_tools: self.context_tools(config),
+            own_tools: self.own_tools.names().cloned().collect(),
+            search: Some(Arc::clone(&self.search)),
+            filter: self.filter.clone(),
+            observer: Arc::clone(&self.parts.observer),
+        });
+        let profiles = &config.profile_safeguards;
+        Safeguards::new(&config.safeguards, profiles, limiter, &self.parts)
+    }
+
+    /// Returns the names of the own tools with which a client changes its context.
+    fn context_tools(&self, config: &Config) -> Vec<String> {
+        let (search, tools) = (&config.search, &self.own_tools);
+        let set_context = tools.set_context.as_ref().filter(|_| search.set_context);
+        let names = [set_context, tools.search.as_ref()].into_iter().flatten();
+        let names = names.filter(|_| search.enabled);
+        names.map(ToString::to_string).collect()
+    }
 }

@@ -10,10 +10,10 @@ use riglm_adapters_prediction::chat::{ChatConfig, ChatModel};
 use riglm_adapters_prediction::encoder::{EncoderConfig, EncoderConfigError, Encoders};
 use riglm_adapters_storage::Store;
 use riglm_discovery::experiments::Experiments;
-use riglm_discovery::learning::NextTools;
+use riglm_discovery::learning::LivePredictions;
 use riglm_discovery::search::{
-    EncoderCondition, Escalation, GuardedModel, ModelLimits, Reranking, SearchEncoder, SearchParts,
-    SearchStores, ToolSearch,
+    EncoderCondition, Escalation, GuardedModel, ModelLimits, Reranking, SearchChange,
+    SearchEncoder, SearchParts, SearchStores, ToolSearch,
 };
 use riglm_ports::encoder::Encoder;
 use riglm_ports::observer::Observer;
@@ -49,32 +49,55 @@ pub fn encoders_from(
     Ok(model.into_iter().chain(embedded).collect())
 }
 
-/// Returns whether clients may search: the search is on, and lists may hide tools.
-pub(super) fn is_searched(config: &Config) -> bool {
-    config.search.enabled && config.filtering.may_hide()
+/// Returns whether encoders are needed: clients may search, because the search is on and lists may
+/// hide tools, or tools are recommended.
+fn needs_encoders(config: &Config) -> bool {
+    let is_searched = config.search.enabled && config.filtering.may_hide();
+    is_searched || config.recommend.enabled
 }
 
-/// Builds the search; `None` if neither clients nor the recommender need it.
+/// Builds the search. It ranks by words alone if nothing needs encoders.
 pub(super) fn search_from(
     base: &Foundation<'_>,
-    next_tools: Option<&Arc<NextTools>>,
+    predictions: &LivePredictions,
     experiments: Option<&Arc<Experiments>>,
-) -> anyhow::Result<Option<Arc<ToolSearch>>> {
+) -> anyhow::Result<Arc<ToolSearch>> {
     let config = base.config;
-    if !is_searched(config) && !config.recommend.enabled {
-        return Ok(None);
-    }
+    let encoders = needs_encoders(config).then(|| encoders(config));
     let parts = SearchParts {
-        encoders: encoders(config)?,
+        encoders: encoders.transpose()?.unwrap_or_default(),
         stores: base.store().as_ref().map(stores_of),
-        next_tools: next_tools.cloned(),
+        predictions: predictions.clone(),
         counter: Arc::new(O200kTokenCounter),
         clock: Arc::clone(&base.clock),
         rules: config.search.rules()?,
         escalation: escalation_from(&config.search, base.observer())?,
         experiments: experiments.cloned(),
     };
-    Ok(Some(Arc::new(ToolSearch::new(parts))))
+    Ok(Arc::new(ToolSearch::new(parts)))
+}
+
+/// Returns the change of the search between two configurations; `None` without one.
+///
+/// # Errors
+///
+/// Returns the error of an encoder, a file of synonyms or a language model that cannot be used.
+pub(super) fn search_change(
+    before: &Config,
+    now: &Config,
+    observer: Arc<dyn Observer>,
+) -> anyhow::Result<Option<SearchChange>> {
+    let are_needed_now = needs_encoders(now) && !needs_encoders(before);
+    if before.search == now.search && !are_needed_now {
+        return Ok(None);
+    }
+    let has_others = are_needed_now || before.search.encoder != now.search.encoder;
+    let encoders = (has_others && needs_encoders(now)).then(|| encoders(now));
+    Ok(Some(SearchChange {
+        encoders: encoders.transpose()?,
+        rules: now.search.rules()?,
+        escalation: escalation_from(&now.search, observer)?,
+    }))
 }
 
 /// Returns the escalation of a search beyond its ranking.
@@ -156,9 +179,8 @@ pub(super) fn stores_of(store: &Arc<Store>) -> SearchStores {
 }
 
 /// Returns the source of the health of the encoders.
-pub(super) fn encoder_states(search: Option<Arc<ToolSearch>>) -> ControlEncoders {
+pub(super) fn encoder_states(search: Arc<ToolSearch>) -> ControlEncoders {
     Arc::new(move || {
-        let encoders = search.as_ref().map(|search| search.encoders());
         let health = |(model, condition)| EncoderHealth {
             model,
             state: match condition {
@@ -167,6 +189,6 @@ pub(super) fn encoder_states(search: Option<Arc<ToolSearch>>) -> ControlEncoders
                 EncoderCondition::Failing => EncoderState::Failing,
             },
         };
-        encoders.into_iter().flatten().map(health).collect()
+        search.encoders().into_iter().map(health).collect()
     })
 }

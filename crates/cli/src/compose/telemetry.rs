@@ -8,7 +8,7 @@ use riglm_adapters_telemetry::{
 };
 use riglm_app::control::events::{EventFeed, Observers};
 use riglm_app::proxy::Proxy;
-use riglm_discovery::learning::NextTools;
+use riglm_discovery::learning::LivePredictions;
 use riglm_discovery::search::{EncoderCondition, ToolSearch};
 use riglm_ports::analytics::JournalCondition;
 use riglm_ports::clock::Clock;
@@ -41,8 +41,8 @@ impl Telemetry {
 pub(super) struct ReadingSources {
     pub(super) proxy: Arc<Proxy>,
     pub(super) storage: Option<Arc<Storage>>,
-    pub(super) search: Option<Arc<ToolSearch>>,
-    pub(super) next_tools: Option<Arc<NextTools>>,
+    pub(super) search: Arc<ToolSearch>,
+    pub(super) predictions: LivePredictions,
     /// The start of the process, in seconds since 1970-01-01 UTC.
     pub(super) started_at: f64,
 }
@@ -50,8 +50,9 @@ pub(super) struct ReadingSources {
 impl ReadingSources {
     pub(super) fn read(&self) -> Readings {
         let upstreams = self.proxy.upstream_states().into_iter();
-        let encoders = self.search.as_ref().map(|search| search.encoders());
-        let next_tools = self.next_tools.as_ref();
+        let encoders = self.search.encoders();
+        let next_tools = self.predictions.get();
+        let next_tools = next_tools.as_ref();
         Readings {
             version: env!("CARGO_PKG_VERSION"),
             started_at: self.started_at,
@@ -71,7 +72,7 @@ impl ReadingSources {
                 waiting_bytes: storage.waiting_bytes(),
                 n_dropped: storage.dropped_records(),
             }),
-            encoders: (encoders.into_iter().flatten())
+            encoders: (encoders.into_iter())
                 .map(|(model, condition)| EncoderReading {
                     model,
                     is_ready: condition == EncoderCondition::Ready,

@@ -6,11 +6,11 @@ use validator::Validate as _;
 use super::experiments::{ReferencedSections, plans};
 use super::tree::join;
 use super::validation::{Refusal, first_refusal};
-use super::{Config, ConfigError, Downstream, LoadedConfig, LoggingConfig};
+use super::{Config, ConfigError, Downstream, LoadedConfig, LoggingConfig, SearchConfig};
 use riglm_adapters_http::ControlConfig;
-use riglm_adapters_prediction::PredictionConfig;
 use riglm_adapters_storage::RecordingConfig;
-use riglm_app::selection::{FilteringConfig, ProfileConfig};
+use riglm_app::safeguards::{LongResultsConfig, ProfileSafeguardsConfig, SafeguardsConfig};
+use riglm_app::selection::ProfileConfig;
 use riglm_discovery::recommend::RecommendConfig;
 use riglm_domain::id::ProfileName;
 
@@ -27,6 +27,10 @@ impl LoadedConfig {
             let newer = newer.profiles.get(name);
             (name.clone(), newer.unwrap_or(of_start).clone())
         };
+        let profile_safeguards = |(name, of_start): (&ProfileName, &ProfileSafeguardsConfig)| {
+            let newer = newer.profile_safeguards.get(name);
+            (name.clone(), newer.unwrap_or(of_start).clone())
+        };
         let config = Config {
             upstreams: newer.upstreams.clone(),
             paused: newer.paused,
@@ -40,16 +44,24 @@ impl LoadedConfig {
                 retention_days: newer.recording.retention_days,
                 ..start.recording.clone()
             },
-            filtering: FilteringConfig {
-                enabled: start.filtering.enabled,
-                strategy: start.filtering.strategy,
-                ..newer.filtering.clone()
-            },
+            filtering: newer.filtering.clone(),
             profiles: start.profiles.iter().map(profile).collect(),
-            prediction: PredictionConfig {
-                confidence: newer.prediction.confidence,
-                bands: newer.prediction.bands,
-                ..start.prediction.clone()
+            profile_safeguards: (start.profile_safeguards.iter())
+                .map(profile_safeguards)
+                .collect(),
+            prediction: newer.prediction.clone(),
+            search: SearchConfig {
+                tool_name: start.search.tool_name.clone(),
+                call_tool_name: start.search.call_tool_name.clone(),
+                set_context_name: start.search.set_context_name.clone(),
+                ..newer.search.clone()
+            },
+            safeguards: SafeguardsConfig {
+                long_results: LongResultsConfig {
+                    tool_name: start.safeguards.long_results.tool_name.clone(),
+                    ..newer.safeguards.long_results.clone()
+                },
+                ..newer.safeguards.clone()
             },
             recommend: RecommendConfig {
                 weights: newer.recommend.weights,
@@ -104,14 +116,10 @@ fn check(config: &Config) -> Result<(), ConfigError> {
             let key = join(&section, &refusal.key)
                 .trim_end_matches('.')
                 .to_owned();
-            let reason = format!(
-                "{}; filtering.enabled and filtering.strategy keep their values from startup",
-                refusal.reason
-            );
             return Err(ConfigError::Value {
                 origin: "configuration".into(),
                 key,
-                reason,
+                reason: refusal.reason,
             });
         }
     }

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use serde_json::Value as Json;
 
-use super::tuning::{TuningKeys, dotted_key, fixed_reason, is_of_keys, is_of_upstreams};
+use super::tuning::{TuningKeys, dotted_key, fixed_reason, is_of_file, names_program};
 use super::value_hashes::ValueHashes;
 use super::{Config, ConfigEntry, TuningDocument};
 
@@ -60,7 +60,7 @@ impl LoadedConfig {
             let mut is_tuned = false;
             for key in of_section {
                 let parts = parts_of(key);
-                if self.keys.has(&parts) || is_of_keys(&parts) {
+                if self.keys.has(&parts) || is_of_file(&parts) {
                     is_tuned = true;
                     continue;
                 }
@@ -79,13 +79,14 @@ impl LoadedConfig {
         fixed
     }
 
-    /// Returns the tuning keys in which `newer` differs from this configuration, with dots.
+    /// Returns the keys in which `newer` differs from this configuration and that change while riglm
+    /// runs, with dots. Upstreams and keys of access are not among them.
     #[must_use]
     pub fn tuned_differences(&self, newer: &Self) -> Vec<String> {
         let different = self.leaves.differences(&newer.leaves).into_iter();
         let different = different.map(parts_of);
         different
-            .filter(|parts| self.keys.has(parts))
+            .filter(|parts| self.keys.has(parts) || names_program(parts))
             .map(|parts| dotted_key(&parts))
             .collect()
     }
@@ -96,7 +97,7 @@ impl LoadedConfig {
     pub fn effective_values(&self, newer: &Self) -> Json {
         let follows = |shown: &&ConfigEntry| {
             let parts = parts_of(&shown.parts);
-            is_of_upstreams(&parts) || is_of_keys(&parts) || self.keys.has(&parts)
+            is_of_file(&parts) || self.keys.has(&parts)
         };
         let still = self.shown.iter().filter(|shown| !follows(shown));
         let all: BTreeMap<&[String], &Json> = still

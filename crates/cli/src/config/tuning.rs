@@ -29,6 +29,8 @@ const LIST_KEYS: &[&str] = &[
 /// The other tuning keys.
 const OTHER_KEYS: &[&[&str]] = &[
     &["paused"],
+    &["filtering", "enabled"],
+    &["filtering", "strategy"],
     &["filtering", "clients"],
     &["filtering", "pools"],
     &["filtering", "costs", "cached_read"],
@@ -40,6 +42,76 @@ const OTHER_KEYS: &[&[&str]] = &[
     &["filtering", "costs", "margin"],
     &["filtering", "costs", "session_calls"],
     &["filtering", "costs", "session_tools"],
+    &["prediction", "enabled"],
+    &["prediction", "predictor"],
+    &["prediction", "experts"],
+    &["prediction", "half_life_days"],
+    &["search", "enabled"],
+    &["search", "call_tool"],
+    &["search", "set_context"],
+    &["search", "token_budget"],
+    &["search", "n_predicted"],
+    &["search", "fusion"],
+    &["search", "half_life_days"],
+    &["search", "min_fit"],
+    &["search", "encoder", "threads"],
+    &["search", "encoder", "timeout"],
+    &["search", "weights", "meaning"],
+    &["search", "weights", "synonyms"],
+    &["search", "weights", "slots"],
+    &["search", "weights", "server"],
+    &["search", "weights", "memory"],
+    &["search", "weights", "companions"],
+    &["search", "weights", "frequency"],
+    &["search", "rrf", "k"],
+    &["search", "rrf", "preset"],
+    &["search", "rrf", "words"],
+    &["search", "rrf", "meaning"],
+    &["search", "rrf", "memory"],
+    &["search", "rrf", "companions"],
+    &["search", "rrf", "frequency"],
+    &["search", "quality", "top"],
+    &["search", "quality", "mean"],
+    &["search", "quality", "count"],
+    &["search", "quality", "recency"],
+    &["search", "quality", "variance"],
+    &["search", "quality", "high"],
+    &["search", "quality", "low"],
+    &["search", "notes", "weight"],
+    &["search", "notes", "pins"],
+    &["search", "notes", "entries"],
+    &["search", "expansion", "enabled"],
+    &["search", "expansion", "n_variants"],
+    &["search", "expansion", "synonyms"],
+    &["search", "expansion", "history"],
+    &["search", "expansion", "timeout"],
+    &["search", "expansion", "max_requests_per_minute"],
+    &["search", "rerank", "by"],
+    &["search", "rerank", "max_tools"],
+    &["search", "rerank", "timeout"],
+    &["search", "rerank", "max_requests_per_minute"],
+    &["safeguards", "notices"],
+    &["safeguards", "result_cache", "enabled"],
+    &["safeguards", "result_cache", "ttl"],
+    &["safeguards", "result_cache", "tools"],
+    &["safeguards", "long_results", "max_bytes"],
+    &["safeguards", "long_results", "except"],
+    &["safeguards", "budget", "enabled"],
+    &["safeguards", "budget", "tokens"],
+    &["safeguards", "budget", "status"],
+    &["safeguards", "budget", "suggest"],
+    &["safeguards", "budget", "stop"],
+    &["safeguards", "budget", "on_exhausted"],
+    &["safeguards", "budget", "client_may_raise"],
+    &["safeguards", "searches", "enabled"],
+    &["safeguards", "searches", "tools"],
+    &["safeguards", "searches", "annotated"],
+    &["safeguards", "searches", "overlap"],
+    &["safeguards", "searches", "falling"],
+    &["safeguards", "searches", "without_call"],
+    &["safeguards", "limits", "max_concurrent"],
+    &["safeguards", "limits", "max_calls_per_context"],
+    &["safeguards", "limits", "rules"],
     &["prediction", "confidence"],
     &["prediction", "bands", "show_all_below"],
     &["prediction", "bands", "search_prominent_below"],
@@ -73,7 +145,33 @@ const OTHER_KEYS: &[&[&str]] = &[
     &["logging", "level"],
 ];
 
-/// The reasons for keys that cannot change, by key or section.
+/// The keys of section `safeguards.budget` that profiles have too.
+const BUDGET_KEYS: &[&str] = &[
+    "enabled",
+    "tokens",
+    "status",
+    "suggest",
+    "stop",
+    "on_exhausted",
+    "client_may_raise",
+];
+
+/// The keys, or sections of keys, that follow the configuration file while riglm runs but cannot be
+/// tuned, in addition to upstreams and keys of access: they name programs, addresses, credentials
+/// and files.
+const OF_FILE: &[&[&str]] = &[
+    &["prediction", "predictor"],
+    &["search", "synonyms"],
+    &["search", "encoder", "model"],
+    &["search", "encoder", "remote"],
+    &["search", "expansion", "endpoint"],
+    &["search", "rerank", "endpoint"],
+];
+
+/// The key of the predictor. Its value is a name, or a table of an external predictor.
+const PREDICTOR: [&str; 2] = ["prediction", "predictor"];
+
+/// The reasons for keys that cannot be tuned, by key or section.
 const FIXED: &[(&[&str], &str)] = &[
     (&["upstream"], OF_THE_FILE),
     (&["upstreams"], OF_THE_FILE),
@@ -84,9 +182,16 @@ const FIXED: &[(&[&str], &str)] = &[
     (&["auth"], OF_KEYS),
     (&["storage"], "the database is opened at startup"),
     (&["data_dir"], "the files of riglm are opened at startup"),
-    (&["naming"], "clients know tools by their names"),
-    (&["search"], "the search is set up at startup"),
-    (&["safeguards"], "safeguards are set up at startup"),
+    (&["naming"], OF_THE_NAMES),
+    (&["search", "tool_name"], OF_THE_NAMES),
+    (&["search", "call_tool_name"], OF_THE_NAMES),
+    (&["search", "set_context_name"], OF_THE_NAMES),
+    (&["safeguards", "long_results", "tool_name"], OF_THE_NAMES),
+    (&["search", "synonyms"], OF_THE_FILE),
+    (&["search", "encoder", "model"], OF_THE_FILE),
+    (&["search", "encoder", "remote"], OF_THE_FILE),
+    (&["search", "expansion", "endpoint"], OF_THE_FILE),
+    (&["search", "rerank", "endpoint"], OF_THE_FILE),
     (
         &["recommend", "experiments"],
         "an experiment must not change while it runs",
@@ -96,8 +201,6 @@ const FIXED: &[(&[&str], &str)] = &[
         &["profiles"],
         "profiles are added and removed only at startup",
     ),
-    (&["filtering", "enabled"], OF_THE_HANDSHAKE),
-    (&["filtering", "strategy"], OF_THE_HANDSHAKE),
     (
         &["recommend", "tuning"],
         "the tuning of weights is set up at startup",
@@ -106,10 +209,6 @@ const FIXED: &[(&[&str], &str)] = &[
     (&["recording", "durability"], OF_THE_RECORDER),
     (&["recording", "spool_max_bytes"], OF_THE_RECORDER),
     (&["recording", "tokens"], OF_THE_RECORDER),
-    (&["prediction", "enabled"], OF_THE_PREDICTOR),
-    (&["prediction", "predictor"], OF_THE_PREDICTOR),
-    (&["prediction", "experts"], OF_THE_PREDICTOR),
-    (&["prediction", "half_life_days"], OF_THE_PREDICTOR),
     (&["recommend", "enabled"], OF_THE_RECOMMENDER),
     (&["recommend", "tools"], OF_THE_RECOMMENDER),
     (&["recommend", "tool_name"], OF_THE_RECOMMENDER),
@@ -126,13 +225,12 @@ const FIXED: &[(&[&str], &str)] = &[
     (&["logging", "include_results"], OF_WHAT_IS_STORED),
 ];
 
-const OF_THE_FILE: &str = "programs, addresses and credentials of servers come only from the \
-                           configuration file";
+const OF_THE_FILE: &str = "programs, addresses and credentials of servers, and paths, come only \
+                           from the configuration file";
+const OF_THE_NAMES: &str = "clients know tools by their names";
 const OF_KEYS: &str =
     "keys come only from the configuration file, which riglm reloads when it changes";
-const OF_THE_HANDSHAKE: &str = "the handshake tells clients whether their lists can change";
 const OF_THE_RECORDER: &str = "the recorder is set up at startup";
-const OF_THE_PREDICTOR: &str = "the predictor is set up at startup";
 const OF_THE_RECOMMENDER: &str = "the recommender is set up at startup";
 const OF_WHAT_IS_STORED: &str = "the stored parts of calls are set at startup";
 
@@ -166,6 +264,9 @@ impl TuningKeys {
             ["profiles", name, "filtering", key] => {
                 LIST_KEYS.contains(key) && self.has_profile(name)
             }
+            ["profiles", name, "safeguards", "budget", key] => {
+                BUDGET_KEYS.contains(key) && self.has_profile(name)
+            }
             _ => OTHER_KEYS.contains(&parts),
         }
     }
@@ -175,8 +276,13 @@ impl TuningKeys {
         let owned = |parts: &[&str]| parts.iter().map(|part| (*part).to_owned()).collect();
         let of_lists = LIST_KEYS.iter().map(|key| owned(&["filtering", key]));
         let of_profiles = self.profiles.iter().flat_map(|name| {
-            let keys = LIST_KEYS.iter();
-            keys.map(move |key| owned(&["profiles", name, "filtering", key]))
+            let budgets = BUDGET_KEYS.iter();
+            let budgets =
+                budgets.map(move |key| owned(&["profiles", name, "safeguards", "budget", key]));
+            let lists = LIST_KEYS.iter();
+            lists
+                .map(move |key| owned(&["profiles", name, "filtering", key]))
+                .chain(budgets)
         });
         let others = OTHER_KEYS.iter().map(|parts| owned(parts));
         let mut all: Vec<Vec<String>> = of_lists.chain(of_profiles).chain(others).collect();
@@ -202,6 +308,13 @@ impl TuningKeys {
             let mut parts = parts.to_vec();
             parts.push(key);
             match value {
+                // A table names a program or an address.
+                Json::Object(_) if parts == PREDICTOR => {
+                    return Err(Refusal {
+                        key: dotted_key(&parts),
+                        reason: format!("can be tuned only to a name: {OF_THE_FILE}"),
+                    });
+                }
                 _ if self.has(&parts) => {}
                 Json::Object(inner) if !inner.is_empty() => self.check_under(&parts, inner)?,
                 Json::Object(_) if self.has_under(&parts) => {}
@@ -271,17 +384,20 @@ pub(super) fn fixed_reason(parts: &[&str]) -> Option<&'static str> {
     found.map(|(_, why)| *why)
 }
 
-/// Returns whether the key belongs to an upstream, which may change with the file.
-pub(super) fn is_of_upstreams(parts: &[&str]) -> bool {
-    matches!(parts.first(), Some(&("upstream" | "upstreams")))
-}
-
-/// Returns whether the key grants access, which may change with the file.
-pub(super) fn is_of_keys(parts: &[&str]) -> bool {
-    matches!(
+/// Returns whether the key follows the configuration file while riglm runs, but cannot be tuned.
+pub(super) fn is_of_file(parts: &[&str]) -> bool {
+    let is_of_upstreams = matches!(parts.first(), Some(&("upstream" | "upstreams")));
+    let is_of_keys = matches!(
         parts,
         ["auth", "keys", ..] | ["control", "keys" | "token", ..]
-    )
+    );
+    is_of_upstreams || is_of_keys || names_program(parts)
+}
+
+/// Returns whether the key names a program, an address, a credential or a file outside of the
+/// sections of upstreams and access.
+pub(super) fn names_program(parts: &[&str]) -> bool {
+    OF_FILE.iter().any(|of_file| parts.starts_with(of_file))
 }
 
 /// Returns the path of a key, with dots.
@@ -310,6 +426,8 @@ mod tests {
             json!({"filtering": {}}),
             json!({"filtering": {"max_tools": 3, "costs": {"search": 1}, "clients": [{"name": "x"}]}}),
             json!({"profiles": {"few": {"filtering": {"pins": ["a"]}}}, "limits": {"sessions": 1}}),
+            json!({"profiles": {"few": {"safeguards": {"budget": {"tokens": 7}}}}}),
+            json!({"prediction": {"predictor": "frequency"}, "search": {"weights": {"memory": 0}}}),
         ] {
             assert_eq!(check(&document), Ok(()), "{document}");
         }
@@ -321,7 +439,7 @@ mod tests {
             (
                 json!({"limits": {"sessions": 1}, "upstreams": {"x": {"command": ["sh"]}}}),
                 "upstreams.x.command: cannot be changed while riglm runs: programs, addresses and \
-                 credentials of servers come only from the configuration file",
+                 credentials of servers, and paths, come only from the configuration file",
             ),
             (
                 json!({"listen": {"address": "0.0.0.0:1"}}),
@@ -329,9 +447,14 @@ mod tests {
                  startup",
             ),
             (
-                json!({"filtering": {"strategy": "none"}}),
-                "filtering.strategy: cannot be changed while riglm runs: the handshake tells \
-                 clients whether their lists can change",
+                json!({"search": {"tool_name": "find"}}),
+                "search.tool_name: cannot be changed while riglm runs: clients know tools by their \
+                 names",
+            ),
+            (
+                json!({"prediction": {"predictor": {"command": ["sh"]}}}),
+                "prediction.predictor: can be tuned only to a name: programs, addresses and \
+                 credentials of servers, and paths, come only from the configuration file",
             ),
             (
                 json!({"filtering": {"max_tool": 1}}),

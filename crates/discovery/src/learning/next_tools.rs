@@ -147,7 +147,7 @@ pub struct NextTools {
     of_arms: Vec<ArmLearner>,
     experiments: Option<Arc<Experiments>>,
     external: Option<ExternalAdvice>,
-    sessions: SessionCalls,
+    sessions: Arc<SessionCalls>,
     options: ArcSwap<NextToolsOptions>,
     is_ready: AtomicBool,
     is_delayed: AtomicBool,
@@ -164,7 +164,7 @@ impl NextTools {
             of_arms: Vec::new(),
             experiments: None,
             external: None,
-            sessions: SessionCalls::default(),
+            sessions: Arc::default(),
             options: ArcSwap::from_pointee(options),
             is_ready: AtomicBool::new(false),
             is_delayed: AtomicBool::new(false),
@@ -194,6 +194,16 @@ impl NextTools {
     pub fn with_external(self, adviser: Option<ExternalAdviser>) -> Self {
         Self {
             external: adviser.map(ExternalAdvice::new),
+            ..self
+        }
+    }
+
+    /// Uses the calls of open sessions that `other` has recorded, so that these predictions can
+    /// replace it in the middle of sessions.
+    #[must_use]
+    pub fn with_sessions_of(self, other: &Self) -> Self {
+        Self {
+            sessions: Arc::clone(&other.sessions),
             ..self
         }
     }

@@ -12,6 +12,7 @@ use std::num::NonZeroUsize;
 use std::sync::Arc;
 use std::time::Duration;
 
+use arc_swap::ArcSwap;
 use riglm_domain::catalog::tool::ToolRef;
 use riglm_domain::experiment::{FusionRule, Treatment};
 use riglm_domain::id::SessionId;
@@ -31,7 +32,7 @@ use self::similar::similar_tools;
 use super::answer::AnswerRules;
 use super::answer_cache::{AnswerCache, AnswerKey};
 use super::catalog::Catalog;
-use super::encoders::{EmbeddingTasks, EncoderCondition, EncoderTier};
+use super::encoders::{EmbeddingTasks, EncoderCondition};
 use super::escalation::{Escalation, ModelLimits, Reranking};
 use super::index_cache::{IndexCache, SearchIndex};
 use super::learning::PastSearch;
@@ -39,7 +40,7 @@ use super::memory::{SearchStores, UsageMemories};
 use super::request::{FinishedCall, SearchReply, SearchRequest};
 use crate::experiments::{AssignedArm, Experiments, Participant};
 use crate::fair_permits::{FairPermit, FairPermits};
-use crate::learning::NextTools;
+use crate::learning::LivePredictions;
 
 /// Concurrent searches per processor. Most of them wait for a vector, so there are more than one.
 const TURNS_PER_PROCESSOR: usize = 4;
@@ -107,8 +108,8 @@ pub struct SearchParts {
     pub encoders: Vec<SearchEncoder>,
     /// Repositories of recorded data, or `None` if nothing is recorded.
     pub stores: Option<SearchStores>,
-    /// Predictor of the next tools, or `None` if nothing is learned.
-    pub next_tools: Option<Arc<NextTools>>,
+    /// Predictions of the next tools.
+    pub predictions: LivePredictions,
     /// Counter of the tokens of answers.
     pub counter: Arc<dyn TokenCounter>,
     /// Clock for the age of memories.
@@ -128,7 +129,7 @@ impl SearchParts {
         Self {
             encoders: Vec::new(),
             stores: None,
-            next_tools: None,
+            predictions: LivePredictions::default(),
             counter,
             clock,
             rules: SearchRules::default(),
@@ -147,10 +148,22 @@ pub struct SearchEncoder {
     pub is_stored: bool,
 }
 
+/// A new configuration of a search.
+#[derive(Debug)]
+pub struct SearchChange {
+    /// Other encoders; `None` keeps the present ones with their vectors.
+    pub encoders: Option<Vec<SearchEncoder>>,
+    /// Settings of searches.
+    pub rules: SearchRules,
+    /// Further tiers for results that are not good enough.
+    pub escalation: Escalation,
+}
+
 /// Search of tools by words, by meaning and by earlier use.
 #[derive(Debug)]
 pub struct ToolSearch {
-    shared: Arc<SearchCore>,
+    /// Replaced as a whole when the configuration changes. Searches in progress keep theirs.
+    core: ArcSwap<SearchCore>,
     tasks: TaskTracker,
     /// A/B experiments, which can change the ranking.
     experiments: Option<Arc<Experiments>>,
@@ -158,63 +171,96 @@ pub struct ToolSearch {
 
 #[derive(Debug)]
 struct SearchCore {
-    encoders: EncoderTiers,
-    memories: UsageMemories,
+    encoders: Arc<EncoderTiers>,
+    stores: Option<SearchStores>,
+    memories: Arc<UsageMemories>,
     catalogs: IndexCache,
     answers: AnswerCache,
-    next_tools: Option<Arc<NextTools>>,
+    predictions: LivePredictions,
     writer: AnswerWriter,
     clock: Arc<dyn Clock>,
     rules: SearchRules,
     escalation: Escalation,
     flights: EmbeddingTasks,
-    turns: FairPermits,
+    turns: Arc<FairPermits>,
 }
 
 impl ToolSearch {
     /// Returns a search over these parts. Nothing is loaded before the first catalog.
     #[must_use]
     pub fn new(parts: SearchParts) -> Self {
-        let escalation = parts.escalation;
-        let embeddings = parts
-            .stores
-            .as_ref()
-            .map(|stores| Arc::clone(&stores.embeddings));
-        let tiers: Vec<EncoderTier> = (parts.encoders.into_iter())
-            .map(|it| EncoderTier::new(it.encoder, embeddings.clone().filter(|_| it.is_stored)))
-            .collect();
+        let tiers = EncoderTiers::over(parts.encoders, parts.stores.as_ref());
+        let core = SearchCore {
+            catalogs: IndexCache::new(tiers.all().len(), parts.escalation.notes.clone()),
+            encoders: Arc::new(tiers),
+            memories: Arc::new(UsageMemories::new(parts.stores.clone())),
+            stores: parts.stores,
+            answers: AnswerCache::new(),
+            writer: AnswerWriter {
+                predictions: parts.predictions.clone(),
+                counter: parts.counter,
+                rules: parts.rules.answer.clone(),
+            },
+            predictions: parts.predictions,
+            clock: parts.clock,
+            rules: parts.rules,
+            escalation: parts.escalation,
+            flights: EmbeddingTasks::default(),
+            turns: Arc::new(FairPermits::new(max_concurrent())),
+        };
         Self {
-            shared: Arc::new(SearchCore {
-                catalogs: IndexCache::new(tiers.len(), escalation.notes.clone()),
-                encoders: EncoderTiers::new(tiers, parts.rules.encoder_deadline),
-                memories: UsageMemories::new(parts.stores),
-                answers: AnswerCache::new(),
-                writer: AnswerWriter {
-                    next_tools: parts.next_tools.clone(),
-                    counter: parts.counter,
-                    rules: parts.rules.answer.clone(),
-                },
-                next_tools: parts.next_tools,
-                clock: parts.clock,
-                rules: parts.rules,
-                escalation,
-                flights: EmbeddingTasks::default(),
-                turns: FairPermits::new(max_concurrent()),
-            }),
+            core: ArcSwap::from_pointee(core),
             tasks: TaskTracker::new(),
             experiments: parts.experiments,
         }
     }
 
+    /// Applies a new configuration to searches that begin from now on. Catalogs are indexed again
+    /// when they are next used.
+    pub fn set_config(&self, change: SearchChange) {
+        let core = self.core.load();
+        let stores = core.stores.clone();
+        let (encoders, memories) = match change.encoders {
+            None => (Arc::clone(&core.encoders), Arc::clone(&core.memories)),
+            // Memories have the vectors of the earlier encoders, so they are read again.
+            Some(encoders) => (
+                Arc::new(EncoderTiers::over(encoders, stores.as_ref())),
+                Arc::new(UsageMemories::new(stores.clone())),
+            ),
+        };
+        self.core.store(Arc::new(SearchCore {
+            catalogs: IndexCache::new(encoders.all().len(), change.escalation.notes.clone()),
+            encoders,
+            stores,
+            memories,
+            answers: AnswerCache::new(),
+            predictions: core.predictions.clone(),
+            writer: AnswerWriter {
+                predictions: core.predictions.clone(),
+                counter: Arc::clone(&core.writer.counter),
+                rules: change.rules.answer.clone(),
+            },
+            clock: Arc::clone(&core.clock),
+            rules: change.rules,
+            escalation: change.escalation,
+            flights: EmbeddingTasks::default(),
+            turns: Arc::clone(&core.turns),
+        }));
+    }
+
+    fn core(&self) -> Arc<SearchCore> {
+        self.core.load_full()
+    }
+
     /// Limits the concurrent searches of one principal to `of_one(n)`, where `n` is the limit for
     /// all. Without this call, one principal may use all of them.
     pub fn limit_per_principal(&self, of_one: impl FnOnce(usize) -> usize) {
-        self.shared.turns.share(of_one);
+        self.core.load().turns.share(of_one);
     }
 
     /// Waits for a permit to rank on behalf of this principal.
     pub async fn acquire_turn(&self, principal: &Principal) -> FairPermit {
-        self.shared.turns.take(principal).await
+        self.core().turns.take(principal).await
     }
 
     /// Returns the arm that decides the ranking of a search, and records the exposure.
@@ -227,7 +273,7 @@ impl ToolSearch {
     /// Returns the request limits for models of clients, or `None` if clients' models are not used.
     #[must_use]
     pub fn client_limits(&self) -> Option<ModelLimits> {
-        match &self.shared.escalation.reranking {
+        match &self.core.load().escalation.reranking {
             Reranking::Client { limits, .. } => Some(*limits),
             Reranking::None | Reranking::Endpoint { .. } => None,
         }
@@ -235,16 +281,16 @@ impl ToolSearch {
 
     /// Returns the encoders by model name, the better one first, each with its condition.
     pub fn encoders(&self) -> Vec<(String, EncoderCondition)> {
-        self.shared.encoders.conditions()
+        self.core.load().encoders.conditions()
     }
 
     /// Builds the index of a catalog in the background, and embeds the texts that have no vector
     /// yet. Returns at once.
     pub fn index_catalog(&self, catalog: &Arc<Catalog>) {
-        let Some(flight) = self.shared.flights.begin(catalog.id()) else {
+        let shared = self.core();
+        let Some(flight) = shared.flights.begin(catalog.id()) else {
             return;
         };
-        let shared = Arc::clone(&self.shared);
         let catalog = Arc::clone(catalog);
         self.tasks.spawn(async move {
             let _flight = flight;
@@ -260,7 +306,7 @@ impl ToolSearch {
     /// available for it. A query without words, and a query that no tool fits, get an answer that
     /// says so.
     pub async fn search(&self, call: SearchRequest) -> SearchReply {
-        let shared = &self.shared;
+        let shared = self.core();
         let limit = call.limit.unwrap_or(DEFAULT_LIMIT).clamp(1, MAX_LIMIT);
         let text = Query::readable_part(call.query.trim()).to_owned();
         let arm = self.arm_of(&call);
@@ -278,8 +324,8 @@ impl ToolSearch {
             shared.record_repeat(&call, &text, &known);
             return known;
         }
-        self.refresh_history(&call.principal).await;
-        let prepared = self.index_and_embed(&call.catalog).await;
+        self.refresh_history(&shared, &call.principal).await;
+        let prepared = self.index_and_embed(&shared, &call.catalog).await;
         // Checked before ranking: an answer made without the history of the principal must not be
         // cached.
         let is_known = shared.memories.has_history(&call.principal);
@@ -292,9 +338,13 @@ impl ToolSearch {
     }
 
     /// Returns the index of a catalog, and starts the computation of missing vectors.
-    async fn index_and_embed(&self, catalog: &Arc<Catalog>) -> Arc<SearchIndex> {
-        let prepared = self.shared.index_of(catalog).await;
-        if !self.shared.encoders.have_embedded(&prepared) {
+    async fn index_and_embed(
+        &self,
+        core: &Arc<SearchCore>,
+        catalog: &Arc<Catalog>,
+    ) -> Arc<SearchIndex> {
+        let prepared = core.index_of(catalog).await;
+        if !core.encoders.have_embedded(&prepared) {
             self.index_catalog(catalog);
         }
         prepared
@@ -304,16 +354,16 @@ impl ToolSearch {
     /// it. Duplicates on other servers come first, then tools that match the words of its name and
     /// description. Returns `None` if the catalog is not indexed yet, or does not have the tool.
     pub fn similar(&self, catalog: &Arc<Catalog>, tool: &ToolRef) -> Option<Vec<usize>> {
-        let prepared = self.shared.catalogs.get(catalog)?;
+        let core = self.core.load();
+        let prepared = core.catalogs.get(catalog)?;
         let wanted = catalog.position_of(tool)?;
-        similar_tools(&prepared, wanted, &self.shared.rules)
+        similar_tools(&prepared, wanted, &core.rules)
     }
 
     /// Learns from a call.
     pub fn record_call(&self, event: &FinishedCall) {
-        self.shared
-            .memories
-            .record_call(event, self.shared.clock.now());
+        let core = self.core.load();
+        core.memories.record_call(event, core.clock.now());
     }
 
     /// Waits until the background tasks are finished.
@@ -325,9 +375,9 @@ impl ToolSearch {
 
     /// Reads the history of a principal from the store if it is outdated. A search waits only
     /// briefly for it. If that is too short, the next search uses it.
-    async fn refresh_history(&self, principal: &Principal) {
+    async fn refresh_history(&self, core: &Arc<SearchCore>, principal: &Principal) {
         const PATIENCE: Duration = Duration::from_millis(50);
-        let shared = Arc::clone(&self.shared);
+        let shared = Arc::clone(core);
         let now = shared.clock.now();
         if !shared.memories.begin_reading(principal, now) {
             return;
@@ -349,7 +399,7 @@ impl SearchCore {
     /// Returns the number of the predictor that predicts the next tools for this caller.
     fn predictor_of(&self, call: &SearchRequest) -> usize {
         let who = Participant::of(&call.principal, call.session_key);
-        let next_tools = self.next_tools.as_ref();
+        let next_tools = self.predictions.get();
         next_tools.map_or(0, |next_tools| next_tools.predictor_of(who))
     }
 
@@ -368,8 +418,9 @@ impl SearchCore {
 
     /// Prepares a text for ranking.
     async fn prepare_query(&self, text: &str, prepared: &SearchIndex) -> PreparedQuery {
-        let synonyms = &self.rules.synonyms;
-        self.encoders.prepare_query(text, prepared, synonyms).await
+        self.encoders
+            .prepare_query(text, prepared, &self.rules)
+            .await
     }
 
     /// Ranks all tools with the history of the principal.

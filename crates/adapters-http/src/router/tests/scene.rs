@@ -9,7 +9,7 @@ use jiff::Timestamp;
 use riglm_app::control::events::EventFeed;
 use riglm_app::control::feedback::FeedbackService;
 use riglm_app::control::name_lookup::NameLookup;
-use riglm_app::control::overrides::{Overrides, OverridesParts};
+use riglm_app::control::overrides::{OverriddenLists, Overrides, OverridesParts};
 use riglm_app::control::queries::Queries;
 use riglm_app::proxy::{NamespacePolicy, Proxy, ProxyParts};
 use riglm_app::testing;
@@ -67,7 +67,7 @@ pub(super) fn parts(health: HealthSource, store: Option<&Arc<MemoryStore>>) -> C
                 observer: feed.clone(),
                 clock,
                 forbidden: None,
-                has_lists: true,
+                lists: OverriddenLists::OfOthers(true),
             }))
         }),
         feedback: queries.clone().map(|queries| {
@@ -78,6 +78,7 @@ pub(super) fn parts(health: HealthSource, store: Option<&Arc<MemoryStore>>) -> C
             ))
         }),
         queries,
+        client_data: None,
         settings: None,
         events: feed,
         stop: CancellationToken::new(),

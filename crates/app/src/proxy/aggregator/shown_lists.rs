@@ -15,6 +15,7 @@ use crate::proxy::aggregator::merged_list_fetch::gather;
 use crate::proxy::list_composer::{ListComposer, SessionRef};
 use crate::proxy::list_kind::{ListChange, ListKind};
 use crate::proxy::list_template::ListTemplate;
+use crate::proxy::own_tools::OwnToolSet;
 use crate::proxy::session::ClientSession;
 use crate::selection::ShownList;
 
@@ -150,7 +151,7 @@ pub(in crate::proxy) struct SeenList {
     /// The selection from the list, if lists are selected.
     chosen: Option<Arc<ShownList>>,
     /// Whether the list had own tools of the proxy.
-    has_own_tools: bool,
+    own_tools: OwnToolSet,
     /// Whether the client was notified that the list has changed since.
     is_told: bool,
 }
@@ -176,7 +177,7 @@ impl SeenList {
             template: template.without_trace(),
             list,
             chosen,
-            has_own_tools: false,
+            own_tools: OwnToolSet::default(),
             is_told: false,
         }
     }
@@ -191,7 +192,9 @@ pub(in crate::proxy) fn note_seen(
     mut seen: SeenList,
     n_changes: u64,
 ) {
-    seen.has_own_tools = kind == ListKind::Tools && session.shared.own_tools().is_some();
+    if kind == ListKind::Tools {
+        seen.own_tools = session.shared.listed_own_tools();
+    }
     let was_seen = session.aggregator.lists.note_seen(kind, seen);
     let changes = &session.aggregator.changes;
     if was_seen && !session.client_context.is_initialized() {
@@ -247,7 +250,7 @@ async fn is_same(session: &Arc<ClientSession>, seen: &SeenList, gathered: &Gathe
     let lists = session.shared.selection.lists();
     if seen.template.kind == ListKind::Tools
         && (seen.chosen.is_some() != lists.is_some()
-            || seen.has_own_tools != session.shared.own_tools().is_some())
+            || seen.own_tools != session.shared.listed_own_tools())
     {
         // The strategy changed, or the proxy was paused or resumed.
         return false;

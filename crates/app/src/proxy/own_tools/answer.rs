@@ -113,7 +113,7 @@ impl OwnTools {
         };
         let (own, name) = (
             kind_of(tool),
-            ToolName::from(self.name(tool).unwrap_or_default()),
+            ToolName::from(self.names.name(tool).unwrap_or_default()),
         );
         let known = catalog.as_ref().ok().cloned();
         let call = GuardedCall {

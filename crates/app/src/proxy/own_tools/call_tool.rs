@@ -230,6 +230,7 @@ mod tests {
     use super::super::OwnToolNames;
     use super::*;
     use crate::clock::SystemClock;
+    use crate::proxy::own_tools::OwnToolSet;
     use riglm_discovery::search::{SearchParts, ToolSearch};
 
     fn tools() -> OwnTools {
@@ -241,7 +242,12 @@ mod tests {
             set_context: None,
             ..OwnToolNames::default()
         };
-        OwnTools::new(Arc::new(ToolSearch::new(parts)), names).unwrap()
+        OwnTools::new(
+            Arc::new(ToolSearch::new(parts)),
+            names,
+            OwnToolSet::default(),
+        )
+        .unwrap()
     }
 
     fn catalog() -> Catalog {

@@ -1,10 +1,12 @@
 //! The own tools of the proxy, and the own tools whose names upstreams use.
 
+use std::sync::atomic::{AtomicU8, Ordering};
+
 use riglm_domain::id::ToolName;
 
 /// An own tool of the proxy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(in crate::proxy) enum OwnTool {
+pub enum OwnTool {
     /// Searches tools.
     Search,
     /// Calls a tool, whether it is listed or not.
@@ -54,12 +56,19 @@ impl OwnTool {
     }
 }
 
-/// The own tools whose names an upstream uses.
+/// A set of own tools.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(in crate::proxy) struct TakenNames(u8);
+pub struct OwnToolSet(u8);
 
-impl TakenNames {
-    pub(in crate::proxy) fn add(&mut self, tool: OwnTool) {
+/// The own tools whose names an upstream uses.
+pub(in crate::proxy) type TakenNames = OwnToolSet;
+
+impl OwnToolSet {
+    /// The set of all own tools.
+    pub const ALL: Self = Self(63);
+
+    /// Adds a tool.
+    pub fn add(&mut self, tool: OwnTool) {
         self.0 |= tool.bit();
     }
 
@@ -68,20 +77,80 @@ impl TakenNames {
         Self(self.0 | other.0)
     }
 
-    /// Returns whether an upstream uses the name of a tool.
-    pub(in crate::proxy) fn has(self, tool: OwnTool) -> bool {
+    /// Returns whether the set has a tool.
+    #[must_use]
+    pub fn has(self, tool: OwnTool) -> bool {
         self.0 & tool.bit() != 0
+    }
+
+    /// Returns the own tools outside of the set.
+    pub(super) fn others(self) -> Self {
+        Self(Self::ALL.0 & !self.0)
+    }
+
+    fn has_any(self) -> bool {
+        self.0 != 0
     }
 }
 
-/// The names of the own tools of the proxy.
+impl FromIterator<OwnTool> for OwnToolSet {
+    fn from_iter<I: IntoIterator<Item = OwnTool>>(tools: I) -> Self {
+        let mut all = Self::default();
+        tools.into_iter().for_each(|tool| all.add(tool));
+        all
+    }
+}
+
+/// The own tools that lists have. The set changes with the configuration. A tool that lists had
+/// once stays callable, because clients may still have it in their lists.
+#[derive(Debug)]
+pub(super) struct ListedOwnTools {
+    now: AtomicU8,
+    ever: AtomicU8,
+}
+
+impl ListedOwnTools {
+    pub(super) fn new(tools: OwnToolSet) -> Self {
+        Self {
+            now: AtomicU8::new(tools.0),
+            ever: AtomicU8::new(tools.0),
+        }
+    }
+
+    /// Replaces the set; returns whether it changed.
+    pub(super) fn set(&self, tools: OwnToolSet) -> bool {
+        self.ever.fetch_or(tools.0, Ordering::AcqRel);
+        self.now.swap(tools.0, Ordering::AcqRel) != tools.0
+    }
+
+    /// Returns the tools that lists have now. Without the search tool, they have none.
+    pub(super) fn now(&self) -> OwnToolSet {
+        let now = OwnToolSet(self.now.load(Ordering::Acquire));
+        if now.has(OwnTool::Search) {
+            now
+        } else {
+            OwnToolSet::default()
+        }
+    }
+
+    pub(super) fn are_any(&self) -> bool {
+        self.now().has_any()
+    }
+
+    /// Returns the tools that lists have now or had before.
+    pub(super) fn ever(&self) -> OwnToolSet {
+        OwnToolSet(self.ever.load(Ordering::Acquire))
+    }
+}
+
+/// The names of the own tools of the proxy. They never change while it runs.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct OwnToolNames {
     /// The name of the search tool; without it there are no other own tools either.
     pub search: Option<ToolName>,
-    /// The name of the tool that calls other tools; `None` if it is disabled.
+    /// The name of the tool that calls other tools; `None` if there is no such tool.
     pub call_tool: Option<ToolName>,
-    /// The name of the tool that sets the context; `None` if it is disabled.
+    /// The name of the tool that sets the context; `None` if there is no such tool.
     pub set_context: Option<ToolName>,
     /// The name of the recommendation tool; `None` if it is disabled.
     pub recommend: Option<ToolName>,
@@ -121,6 +190,25 @@ impl OwnToolNames {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn tools_that_lists_had_once_stay_callable() {
+        let listed = ListedOwnTools::new([OwnTool::Search].into_iter().collect());
+        let both = [OwnTool::Search, OwnTool::CallTool].into_iter().collect();
+        assert!(listed.set(both));
+        assert!(!listed.set(both));
+        assert!(listed.set([OwnTool::CallTool].into_iter().collect()));
+        assert!(!listed.are_any(), "there are no own tools without search");
+        assert_eq!(listed.ever(), both);
+    }
+
+    #[test]
+    fn a_set_of_all_has_each_tool() {
+        assert_eq!(
+            OwnTool::ALL.into_iter().collect::<OwnToolSet>(),
+            OwnToolSet::ALL
+        );
+    }
 
     #[test]
     fn own_tool_names_are_reserved_individually() {

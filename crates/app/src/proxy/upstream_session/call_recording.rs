@@ -175,7 +175,8 @@ impl CallRecording {
             let arguments = call.params.arguments();
             self.intents.on_call(session_key, tool, arguments);
         }
-        if let (Some(next_tools), None, false) = (&shared.next_tools, &continued, is_forbidden) {
+        let next_tools = shared.predictions.get();
+        if let (Some(next_tools), None, false) = (&next_tools, &continued, is_forbidden) {
             let called = ToolRef {
                 upstream: upstream.clone(),
                 tool: recorded_tool(tool.clone()),
@@ -271,7 +272,7 @@ impl CallRecording {
             };
             recommender.record_call(ended).await;
         }
-        let Some(tool) = &self.scope.shared.every_own_tool else {
+        let Some(tool) = self.scope.shared.enabled_own_tools() else {
             return;
         };
         tool.service.record_call(&search::FinishedCall {

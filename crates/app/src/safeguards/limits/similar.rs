@@ -50,7 +50,7 @@ impl Limiter {
     /// Returns the tools that the operator hides from this client. Without learned lists these are
     /// the hidden tools of the catalog.
     fn hidden_tools(&self, call: &GuardedCall<'_>, catalog: &Catalog) -> HashSet<ToolRef> {
-        let Some(lists) = &self.lists else {
+        let Some(lists) = self.filter.lists() else {
             let hidden = catalog.tools().iter().filter(|tool| tool.is_hidden);
             return hidden.map(|tool| tool.tool.clone()).collect();
         };

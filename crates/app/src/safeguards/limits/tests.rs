@@ -57,7 +57,7 @@ fn limiter(config: CallLimitsConfig) -> Limiter {
         context_tools: vec!["set_context".into(), "search_tools".into()],
         own_tools: Vec::new(),
         search: None,
-        lists: None,
+        filter: ListFilter::default(),
         observer: Arc::new(NoObserver),
     };
     Limiter::new(parts).unwrap()

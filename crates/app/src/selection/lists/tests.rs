@@ -78,12 +78,11 @@ fn lists_with(
     });
     Lists::new(ListsParts {
         experiments: None,
-        search_answer: SearchAnswerSize::default(),
-        words: TopicWords::built_in(),
+        search: SearchTerms::default(),
         observer: Arc::new(riglm_ports::observer::NoObserver),
         options,
         profiles: HashMap::from([("narrow".into(), narrow())]),
-        next_tools: Some(Arc::new(next_tools)),
+        predictions: Arc::new(next_tools).into(),
         stores,
         counter: Arc::new(WordCounter),
         clock: Arc::new(ManualClock::at(NOW)),

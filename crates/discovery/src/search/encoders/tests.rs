@@ -13,6 +13,7 @@ use riglm_domain::usage::invocation::SessionKey;
 use riglm_ports::fake::{ManualClock, MemoryStore, WordCounter};
 
 use super::*;
+use crate::learning::LivePredictions;
 use crate::search::{
     Catalog, CatalogTool, SearchEncoder, SearchParts, SearchRequest, SearchRules, ToolSearch,
 };
@@ -205,7 +206,7 @@ fn search(encoder: &Arc<RefusingEncoder>) -> ToolSearch {
             is_stored: false,
         }],
         stores: None,
-        next_tools: None,
+        predictions: LivePredictions::default(),
         counter: Arc::new(WordCounter),
         clock: Arc::new(ManualClock::default()),
         rules: SearchRules::default(),

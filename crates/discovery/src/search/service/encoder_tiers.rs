@@ -1,13 +1,15 @@
 //! The encoders of a search, the better one first, each with its caches and its error state.
 
-use std::time::Duration;
+use std::sync::Arc;
 
 use futures_util::future::join_all;
+use riglm_domain::retrieval::Query;
 use riglm_domain::retrieval::embedding::Embedding;
-use riglm_domain::retrieval::{Query, Synonyms};
 
+use super::{SearchEncoder, SearchRules};
 use crate::search::encoders::{EncoderCondition, EncoderTier};
 use crate::search::index_cache::SearchIndex;
+use crate::search::memory::SearchStores;
 
 /// The vector of a query, as encoded and centred.
 pub(super) struct EncodedQuery {
@@ -26,17 +28,20 @@ pub(super) struct PreparedQuery {
 #[derive(Debug)]
 pub(super) struct EncoderTiers {
     tiers: Vec<EncoderTier>,
-    /// Timeout of the vector of a query.
-    deadline: Duration,
     /// Lock by which catalogs are embedded one at a time.
     turn: tokio::sync::Mutex<()>,
 }
 
 impl EncoderTiers {
-    pub(super) fn new(tiers: Vec<EncoderTier>, deadline: Duration) -> Self {
+    /// Creates the tiers of some encoders, whose vectors are stored where they are configured so.
+    pub(super) fn over(encoders: Vec<SearchEncoder>, stores: Option<&SearchStores>) -> Self {
+        let embeddings = || stores.map(|stores| Arc::clone(&stores.embeddings));
+        let tier = |it: SearchEncoder| {
+            let store = embeddings().filter(|_| it.is_stored);
+            EncoderTier::new(it.encoder, store)
+        };
         Self {
-            tiers,
-            deadline,
+            tiers: encoders.into_iter().map(tier).collect(),
             turn: tokio::sync::Mutex::new(()),
         }
     }
@@ -64,10 +69,10 @@ impl EncoderTiers {
         &self,
         text: &str,
         prepared: &SearchIndex,
-        synonyms: &Synonyms,
+        rules: &SearchRules,
     ) -> PreparedQuery {
-        let vectors = self.encode_query(text, prepared).await;
-        let query = Query::new(text, synonyms);
+        let vectors = self.encode_query(text, prepared, rules).await;
+        let query = Query::new(text, &rules.synonyms);
         let query = (vectors.iter()).fold(query, |query, vector| {
             query.with_vector(vector.centred.clone())
         });
@@ -119,11 +124,16 @@ impl EncoderTiers {
 
     /// Returns the vectors of a query, one for each encoder that has embedded the catalog and
     /// answers in time, the better ones first.
-    async fn encode_query(&self, text: &str, prepared: &SearchIndex) -> Vec<EncodedQuery> {
+    async fn encode_query(
+        &self,
+        text: &str,
+        prepared: &SearchIndex,
+        rules: &SearchRules,
+    ) -> Vec<EncodedQuery> {
         let done = self.tiers.iter().enumerate();
         let done = done.filter(|(number, _)| prepared.is_embedded(*number));
         let encoding = done.map(|(_, tier)| async move {
-            let vector = tier.query(text, self.deadline).await?;
+            let vector = tier.query(text, rules.encoder_deadline).await?;
             Some(EncodedQuery {
                 raw: Embedding::new(tier.model(), vector.to_vec()).ok()?,
                 centred: tier.subtract_mean(&vector)?,

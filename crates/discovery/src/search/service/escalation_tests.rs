@@ -458,7 +458,7 @@ async fn earlier_queries_of_the_principal_before_a_call_are_variants() {
         is_ok: true,
         began_at: scene.clock.now(),
     });
-    let memories = &scene.search.shared.memories;
+    let memories = &scene.search.core().memories;
     let vector = |x: f32, y: f32| Embedding::new("two-meanings", vec![x, y]).unwrap();
     let earlier = |principal: &Principal| {
         // One of these angles is closer to the query than any two texts of this encoder are.

@@ -71,12 +71,13 @@ impl ToolSearch {
         if text.is_empty() {
             return TextFit::default();
         }
+        let core = self.core();
         let fitting = async {
-            self.refresh_history(principal).await;
-            let prepared = self.index_and_embed(catalog).await;
-            let turn = self.shared.turns.take(principal).await;
-            let asking = self.shared.prepare_query(text, &prepared).await;
-            let (shared, principal) = (Arc::clone(&self.shared), principal.clone());
+            self.refresh_history(&core, principal).await;
+            let prepared = self.index_and_embed(&core, catalog).await;
+            let turn = core.turns.take(principal).await;
+            let asking = core.prepare_query(text, &prepared).await;
+            let (shared, principal) = (Arc::clone(&core), principal.clone());
             let query = asking.query;
             let ranking = tokio::task::spawn_blocking(move || {
                 let index = prepared.index();
@@ -90,7 +91,7 @@ impl ToolSearch {
                 vector: (asking.vectors.into_iter().next()).map(|vector| vector.raw),
             }
         };
-        let limit = self.shared.rules.encoder_deadline + RANKING_TIMEOUT;
+        let limit = core.rules.encoder_deadline + RANKING_TIMEOUT;
         let fitted = tokio::time::timeout(limit, fitting).await;
         fitted.unwrap_or_default()
     }
@@ -106,16 +107,17 @@ impl ToolSearch {
         arm: Option<&AssignedArm>,
     ) -> CatalogRanking {
         let text = Query::readable_part(text.trim());
-        self.refresh_history(principal).await;
-        let prepared = self.index_and_embed(catalog).await;
-        let is_known = self.shared.memories.has_history(principal);
-        let turn = self.shared.turns.take(principal).await;
-        let asking = self.shared.prepare_query(text, &prepared).await;
+        let core = self.core();
+        self.refresh_history(&core, principal).await;
+        let prepared = self.index_and_embed(&core, catalog).await;
+        let is_known = core.memories.has_history(principal);
+        let turn = core.turns.take(principal).await;
+        let asking = core.prepare_query(text, &prepared).await;
         let index = prepared.index();
-        let is_whole = is_known && asking.vectors.len() == self.shared.encoders.all().len();
+        let is_whole = is_known && asking.vectors.len() == core.encoders.all().len();
         let vector = asking.vectors.into_iter().next().map(|vector| vector.raw);
-        let (shared, own, query) = (Arc::clone(&self.shared), index.clone(), asking.query);
-        let (whose, rules) = (principal.clone(), self.shared.rules.ranking_in(arm));
+        let (shared, own, query) = (Arc::clone(&core), index.clone(), asking.query);
+        let (whose, rules) = (principal.clone(), core.rules.ranking_in(arm));
         let ranking = tokio::task::spawn_blocking(move || {
             let hits = shared.rank(&whose, session, &query, &own, &rules);
             drop(turn);
@@ -123,9 +125,9 @@ impl ToolSearch {
         });
         // A join error means that the runtime is shutting down.
         let hits = ranking.await.unwrap_or_default();
-        let (_, quality) = grade_answer(&hits, &self.shared.rules.quality);
+        let (_, quality) = grade_answer(&hits, &core.rules.quality);
         CatalogRanking {
-            fits: fits(&hits, self.shared.rules.min_fit),
+            fits: fits(&hits, core.rules.min_fit),
             index,
             quality,
             hits,

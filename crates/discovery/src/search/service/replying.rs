@@ -8,7 +8,7 @@ use riglm_ports::token_counter::TokenCounter;
 
 use super::finding::{AnswerInputs, SearchFinding};
 use super::ranking::fits_of;
-use crate::learning::NextTools;
+use crate::learning::LivePredictions;
 use crate::search::answer::{AnswerRules, FoundTool, PredictedTool, write_answer};
 use crate::search::duplicates::DuplicateGroup;
 use crate::search::grading::GradedAnswer;
@@ -18,7 +18,7 @@ use crate::search::request::SearchReply;
 /// Writes the answers of searches.
 #[derive(Debug)]
 pub(super) struct AnswerWriter {
-    pub(super) next_tools: Option<Arc<NextTools>>,
+    pub(super) predictions: LivePredictions,
     pub(super) counter: Arc<dyn TokenCounter>,
     pub(super) rules: AnswerRules,
 }
@@ -31,13 +31,13 @@ impl AnswerWriter {
         found: &SearchFinding,
         now: Timestamp,
     ) {
-        let Some(next) = &self.next_tools else {
+        let Some(next) = self.predictions.get() else {
             return;
         };
         // Without an external predictor, the tools must not be copied for nothing.
         if self.rules.n_predicted > 0 && next.advice_counts().is_some() {
             let fits = fits_of(&found.ranked);
-            consult_next(next, &asked.call, asked.intent(&fits), now).await;
+            consult_next(&next, &asked.call, asked.intent(&fits), now).await;
         }
     }
 
@@ -97,9 +97,9 @@ impl AnswerWriter {
             .collect();
         // The prediction of next tools needs ascending positions.
         named.sort_unstable();
-        let next = self.next_tools.as_deref().map_or_else(Vec::new, |next| {
+        let next = self.predictions.get().map_or_else(Vec::new, |next| {
             let n = self.rules.n_predicted;
-            predict_next(next, call, asked.intent(fits), &named, n, now)
+            predict_next(&next, call, asked.intent(fits), &named, n, now)
         });
         let predicted: Vec<PredictedTool<'_>> = (next.iter())
             .map(|ahead| PredictedTool {

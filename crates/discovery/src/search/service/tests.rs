@@ -113,7 +113,7 @@ fn search_with(
     ToolSearch::new(SearchParts {
         encoders: encoders.into_iter().collect(),
         stores,
-        next_tools: None,
+        predictions: LivePredictions::default(),
         counter: Arc::new(WordCounter),
         clock,
         rules: SearchRules::default(),
@@ -258,7 +258,7 @@ async fn later_calls_are_attributed_to_a_repeated_cached_search() {
     assert!(again.was_cached);
     clock.advance(Duration::from_mins(9));
     search.record_call(&found_call(&catalog, clock.now()));
-    let memories = &search.shared.memories;
+    let memories = &search.core().memories;
     let history = memories.history_of(&Principal::local());
     let n_memories = history.map_or(0, |history| history.n_memories());
     assert_eq!(n_memories, 1);
@@ -280,7 +280,7 @@ async fn memories_deleted_from_the_store_are_forgotten() {
     search.index_catalog(&catalog);
     search.wait_until_idle().await;
     let n_memories = || {
-        let memories = &search.shared.memories;
+        let memories = &search.core().memories;
         let history = memories.history_of(&Principal::local());
         history.map_or(0, |history| history.n_memories())
     };

@@ -59,12 +59,11 @@ async fn only_subjects_with_predicted_lists_join_experiments() {
         .with_arms(Vec::new(), Some(Arc::clone(&experiments)));
     let lists = Lists::new(ListsParts {
         experiments: None,
-        search_answer: SearchAnswerSize::default(),
-        words: TopicWords::built_in(),
+        search: SearchTerms::default(),
         observer: Arc::new(riglm_ports::observer::NoObserver),
         options: options.clone(),
         profiles: HashMap::new(),
-        next_tools: Some(Arc::new(next_tools)),
+        predictions: Arc::new(next_tools).into(),
         stores: None,
         counter: Arc::new(WordCounter),
         clock: Arc::new(ManualClock::at(NOW)),

@@ -17,12 +17,11 @@ async fn a_pool_is_shown_without_a_least_number_of_tools() {
     };
     let lists = Lists::new(ListsParts {
         experiments: None,
-        search_answer: SearchAnswerSize::default(),
-        words: TopicWords::built_in(),
+        search: SearchTerms::default(),
         observer: Arc::new(riglm_ports::observer::NoObserver),
         options,
         profiles: HashMap::new(),
-        next_tools: None,
+        predictions: LivePredictions::default(),
         stores: None,
         counter: Arc::new(WordCounter),
         clock: Arc::new(ManualClock::at(NOW)),

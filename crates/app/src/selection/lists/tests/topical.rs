@@ -28,12 +28,11 @@ fn harbour(n_boats: usize) -> Arc<Catalog> {
 fn cold(options: FilteringConfig) -> Lists {
     Lists::new(ListsParts {
         experiments: None,
-        search_answer: SearchAnswerSize::default(),
-        words: TopicWords::built_in(),
+        search: SearchTerms::default(),
         observer: Arc::new(riglm_ports::observer::NoObserver),
         options,
         profiles: HashMap::new(),
-        next_tools: None,
+        predictions: LivePredictions::default(),
         stores: None,
         counter: Arc::new(WordCounter),
         clock: Arc::new(ManualClock::at(NOW)),
