@@ -403,7 +403,7 @@ fn check_control(control: &ControlConfig, tree: &Map<String, Value>) -> Vec<Conf
         }
         let scopes = format!("control.keys.{name}.scopes");
         if key.scopes.is_empty() {
-            let reason = "expected at least one of read, override and config";
+            let reason = "expected at least one of read, override, config and data";
             refuse(scopes, reason.into());
         }
     }

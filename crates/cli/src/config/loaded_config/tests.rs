@@ -148,18 +148,20 @@ fn keys_fixed_at_startup_are_named_with_the_reason() {
         differences.into_iter().map(|fixed| fixed.key).collect()
     };
     let tuned = "upstream.url = 'http://b'\nlimits.sessions = 9\n[filtering]\nmax_tools = 9\n\
-                 [profiles.few.filtering]\npins = ['x']\n";
+                 strategy = 'prediction'\n[profiles.few.filtering]\npins = ['x']\n\
+                 [search]\nenabled = false\nsynonyms = '/x'\n[safeguards.budget]\ntokens = 900\n\
+                 [prediction.predictor]\ncommand = ['x']\n";
     assert!(fixed(tuned).is_empty());
     let others = "naming = 'collision'\nlisten.address = '127.0.0.1:1'\n[profiles.few]\n\
                   [profiles.new.filtering]\npins = ['x']\n[filtering]\nmax_tools = 9\n\
-                  strategy = 'prediction'\n[auth.keys]\na = '0123456789abcdef'\n";
+                  [search]\ntool_name = 'find'\n[auth.keys]\na = '0123456789abcdef'\n";
     assert_eq!(
         fixed(others),
         [
             "naming",
             "listen.address",
-            "filtering.strategy",
             "profiles.new.filtering.pins",
+            "search.tool_name",
         ]
     );
     scene.write_file("listen.address = '127.0.0.1:1'\n");
@@ -196,7 +198,8 @@ fn keys_set_by_the_environment_cannot_be_tuned() {
     let tunable = start.tunable();
     assert!(tunable.contains(&"filtering.min_tools".to_owned()));
     assert!(!tunable.contains(&"filtering.max_tools".to_owned()));
-    assert!(!tunable.contains(&"filtering.strategy".to_owned()));
+    assert!(tunable.contains(&"filtering.strategy".to_owned()));
+    assert!(!tunable.contains(&"search.encoder.model".to_owned()));
     let refused = start.check_tuning(&document(json!({"filtering": {"max_tools": 8}})).tuning);
     let (key, reason) = refused.unwrap_err();
     assert_eq!(key, "filtering.max_tools");
@@ -208,21 +211,28 @@ fn keys_set_by_the_environment_cannot_be_tuned() {
 
 #[test]
 fn changed_keys_must_be_valid_with_fixed_ones() {
-    let scene = scene("[filtering]\nstrategy = 'allowlist'\nallow = ['x']\n", &[]);
+    let experiment = "[filtering]\nstrategy = 'prediction'\n[recommend.experiments.sizes]\n\
+                      control = 'a'\nmetric = 'coverage'\n[recommend.experiments.sizes.arms.a]\nshare = 0.5\n\
+                      [recommend.experiments.sizes.arms.b]\nshare = 0.5\npolicy = 'all'\n";
+    let scene = scene(experiment, &[]);
     let start = scene.load_stored();
-    // The file is valid by itself, but the strategy cannot change.
-    scene.write_file("[filtering]\nmax_tools = 9\n");
+    // The file is valid by itself, but an experiment needs the strategy.
+    scene.write_file("[filtering]\nstrategy = 'none'\n");
     let newer = scene.load_stored();
     let error = start.followed_by(&newer.config).unwrap_err().to_string();
     assert!(
-        error.contains("filtering") && error.contains("pattern in allow"),
+        error.contains("experiments keep their settings from startup"),
         "{error}"
     );
-    scene.write_file("[filtering]\nallow = ['y']\nenabled = false\n[recording]\nmode = 'off'\n");
+    scene.write_file(
+        "[filtering]\nstrategy = 'prediction'\npins = ['y']\n[recording]\nmode = 'off'\n\
+         [search]\ntool_name = 'find'\nmin_fit = 0.5\n",
+    );
     let config = start.followed_by(&scene.load_stored().config).unwrap();
-    assert_eq!(config.filtering.allow, [NamePattern::new("y")]);
-    assert!(config.filtering.enabled);
+    assert_eq!(config.filtering.pins, [NamePattern::new("y")]);
     assert_eq!(config.recording, start.config.recording);
+    assert_eq!(config.search.tool_name, start.config.search.tool_name);
+    assert!((config.search.min_fit - 0.5).abs() < f64::EPSILON);
 }
 
 #[test]

@@ -259,18 +259,13 @@ fn profiles_and_keys_of_operators_are_checked() {
         ),
         (
             "[control.keys.page]\nkey = \"the key of the page\"\nscopes = []\n",
-            "riglm.toml: control.keys.page.scopes: expected at least one of read, override and \
-             config",
+            "riglm.toml: control.keys.page.scopes: expected at least one of read, override, \
+             config and data",
         ),
         (
             "[control.keys.page]\nkey = \"the key of the page\"\nscopes = [\"all\"]\n",
             "riglm.toml: control.keys.page.scopes[0]: unknown variant `all`, expected one of \
-             `read`, `override`, `config`",
-        ),
-        (
-            "[control.keys.page]\nkey = \"the key of the page\"\nscopes = [\"data\"]\n",
-            "riglm.toml: control.keys.page.scopes[0]: unknown variant `data`, expected one of \
-             `read`, `override`, `config`",
+             `read`, `override`, `config`, `data`",
         ),
     ] {
         assert_eq!(toml_refusal(text), refusal);
