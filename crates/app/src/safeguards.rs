@@ -139,12 +139,12 @@ impl Safeguards {
     #[must_use]
     pub fn with_state_of(self, before: &Self) -> Self {
         Self {
-            result_cache: kept(
+            result_cache: earlier_or_new(
                 self.result_cache,
                 before.result_cache.as_ref(),
                 |one, other| one.has_config_of(other),
             ),
-            long_results: kept(
+            long_results: earlier_or_new(
                 self.long_results,
                 before.long_results.as_ref(),
                 |one, other| one.has_config_of(other),
@@ -153,12 +153,12 @@ impl Safeguards {
                 Some(before) => Arc::new(budgets.with_use_of(before)),
                 None => budgets,
             }),
-            diminishing_returns: kept(
+            diminishing_returns: earlier_or_new(
                 self.diminishing_returns,
                 before.diminishing_returns.as_ref(),
                 |one, other| one.has_config_of(other),
             ),
-            limiter: kept(self.limiter, before.limiter.as_ref(), |one, other| {
+            limiter: earlier_or_new(self.limiter, before.limiter.as_ref(), |one, other| {
                 one.has_config_of(other)
             }),
             ..self
@@ -359,7 +359,7 @@ impl Safeguards {
 }
 
 /// Returns the earlier part if it has the same configuration as the new one.
-fn kept<T>(
+fn earlier_or_new<T>(
     new: Option<Arc<T>>,
     before: Option<&Arc<T>>,
     is_same: impl Fn(&T, &T) -> bool,

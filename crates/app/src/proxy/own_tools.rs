@@ -86,7 +86,7 @@ impl OwnTools {
     }
 
     /// Returns the tools that lists have.
-    pub(super) fn listed(&self) -> OwnToolSet {
+    pub(super) fn listed_tools(&self) -> OwnToolSet {
         self.listed.now()
     }
 

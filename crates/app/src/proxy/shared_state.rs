@@ -91,7 +91,7 @@ impl SharedState {
     /// Returns the own tools that lists have now.
     pub(super) fn listed_own_tools(&self) -> OwnToolSet {
         let tools = self.own_tools();
-        tools.map_or_else(OwnToolSet::default, |tools| tools.listed())
+        tools.map_or_else(OwnToolSet::default, |tools| tools.listed_tools())
     }
 
     /// Returns the own tools that the client may call: those that lists have now, or that a list of

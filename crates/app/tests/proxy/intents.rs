@@ -38,6 +38,14 @@ impl Scene {
     }
 }
 
+/// Returns a setup in which lists hide tools, because only then intents are used.
+fn selecting() -> Setup {
+    Setup {
+        policy: Some(std::sync::Arc::new(crate::scene::HidingPolicy)),
+        ..Setup::default()
+    }
+}
+
 fn request(id: u32, method: &str, params: &str) -> String {
     format!(r#"{{"jsonrpc":"2.0","id":{id},"method":"{method}","params":{params}}}"#)
 }
@@ -45,10 +53,9 @@ fn request(id: u32, method: &str, params: &str) -> String {
 #[tokio::test]
 async fn intent_sources_contribute_by_their_weight() {
     let setup = Setup {
-        policy: Some(std::sync::Arc::new(crate::scene::HidingPolicy)),
         search: Some("search"),
         has_others: true,
-        ..Setup::default()
+        ..selecting()
     };
     let scene = setup.scene();
     let welcome = WELCOME.replace(r#""capabilities":{}"#, r#""capabilities":{"tools":{}}"#);
@@ -89,7 +96,7 @@ async fn intent_sources_contribute_by_their_weight() {
 
 #[tokio::test]
 async fn context_hints_in_request_metadata_are_read() {
-    let scene = Setup::default().scene();
+    let scene = selecting().scene();
     scene.says(HELLO).await;
     for text in ["first", "then"] {
         let params = format!(r#"{{"_meta":{{"io.github.riglm/context":"{text}"}}}}"#);
@@ -100,7 +107,7 @@ async fn context_hints_in_request_metadata_are_read() {
 
 #[tokio::test]
 async fn sampling_texts_of_modern_servers_join_the_intent() {
-    let scene = Setup::default().scene();
+    let scene = selecting().scene();
     let meta = r#""_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientInfo":{"name":"c","version":"2"},"io.modelcontextprotocol/clientCapabilities":{"sampling":{}}}"#;
     let asks = r#""result":{"resultType":"input_required","inputRequests":{"a":{"method":"sampling/createMessage","params":{"messages":[{"content":{"type":"text","text":"sum it up"}}]}},"b":{"method":"elicitation/create","params":{"message":"no"}}}}"#;
     scene.upstream.reply_to("tools/call", asks);

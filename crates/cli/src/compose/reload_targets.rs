@@ -165,8 +165,7 @@ pub(super) fn expect_principals(proxy: &Proxy, config: &Config) {
     }
 }
 
-/// Returns what decides how lists are selected: the strategy, and the patterns of the allowlist or
-/// denylist.
+/// Returns the strategy of lists, and the patterns of the allowlist or denylist.
 fn way_of(filtering: &FilteringConfig) -> (Strategy, &[NamePattern]) {
     let strategy = if filtering.enabled {
         filtering.strategy
