@@ -8,6 +8,7 @@
 //! of the proxy.
 
 pub(super) mod all_upstreams;
+mod app_servers;
 pub(super) mod changes;
 pub(super) mod fan_out;
 pub(super) mod initialize;
@@ -17,6 +18,7 @@ pub(super) mod merged_lists;
 pub(super) mod route;
 mod server_requests;
 pub(super) mod shown_lists;
+pub(super) mod skills;
 mod task_owners;
 pub(super) mod upstream_messages;
 pub(super) mod wait_times;
@@ -26,6 +28,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use riglm_domain::mcp::internal_id::InternalRequest;
 use riglm_domain::mcp::message::RequestId;
 
+use self::app_servers::AppServers;
 use self::changes::ListChanges;
 use self::fan_out::FanOuts;
 use self::listen::ListenStreams;
@@ -43,6 +46,8 @@ pub(super) struct Aggregator {
     pub(super) streams: ListenStreams,
     pub(super) lists: ShownLists,
     pub(super) changes: ListChanges,
+    /// The upstreams whose apps the client has opened.
+    pub(super) apps: AppServers,
 }
 
 impl Aggregator {

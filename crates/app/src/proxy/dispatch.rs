@@ -34,6 +34,7 @@ use crate::proxy::aggregator::initialize::{discover, initialize};
 use crate::proxy::aggregator::listen::listen;
 use crate::proxy::aggregator::merged_list_fetch::list_page;
 use crate::proxy::aggregator::route::{find_owner, target};
+use crate::proxy::aggregator::skills::{ask_for_skill, get_unprefixed_skill, skill_request};
 use crate::selection::Lists;
 
 /// A request that the session answers with one upstream as with several.
@@ -339,6 +340,10 @@ impl ClientSession {
             let job = async move { list_page(&session, kind, &message, era).await };
             return self.run_job(request, job).map(Some);
         }
+        if let Some(skill) = skill_request(self, method, params.unwrap_or_default()) {
+            let job = async move { ask_for_skill(&session, skill, &message, own).await };
+            return self.run_job(request, job).map(Some);
+        }
         match method {
             "initialize" => {
                 let job = async move { initialize(&session, &message).await };
@@ -353,6 +358,10 @@ impl ClientSession {
                 .map(Some),
             "logging/setLevel" => {
                 let job = async move { set_level(&session, &message, own).await };
+                self.run_job(request, job).map(Some)
+            }
+            "skills/get" => {
+                let job = async move { get_unprefixed_skill(&session, &message, own).await };
                 self.run_job(request, job).map(Some)
             }
             "tasks/list" => {

@@ -1,4 +1,9 @@
-//! The four kinds of lists of a server.
+//! The kinds of lists of a server.
+
+use riglm_domain::mcp::edit::member;
+
+/// The extension that a server with skills declares.
+const SKILLS: &str = "io.modelcontextprotocol/skills";
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(in crate::proxy) enum ListKind {
@@ -6,14 +11,21 @@ pub(in crate::proxy) enum ListKind {
     Prompts,
     Resources,
     Templates,
+    Skills,
 }
 
 impl ListKind {
+    const ALL: [Self; 5] = [
+        Self::Tools,
+        Self::Prompts,
+        Self::Resources,
+        Self::Templates,
+        Self::Skills,
+    ];
+
     /// Returns the kind of list that a method requests.
     pub(in crate::proxy) fn of_method(method: &str) -> Option<Self> {
-        [Self::Tools, Self::Prompts, Self::Resources, Self::Templates]
-            .into_iter()
-            .find(|kind| kind.method() == method)
+        Self::ALL.into_iter().find(|kind| kind.method() == method)
     }
 
     /// Returns the method that requests the list.
@@ -23,6 +35,7 @@ impl ListKind {
             Self::Prompts => "prompts/list",
             Self::Resources => "resources/list",
             Self::Templates => "resources/templates/list",
+            Self::Skills => "skills/list",
         }
     }
 
@@ -33,6 +46,7 @@ impl ListKind {
             Self::Prompts => "prompts",
             Self::Resources => "resources",
             Self::Templates => "resourceTemplates",
+            Self::Skills => "skills",
         }
     }
 
@@ -40,13 +54,13 @@ impl ListKind {
     pub(in crate::proxy) fn key(self) -> &'static str {
         match self {
             Self::Tools | Self::Prompts => "name",
-            Self::Resources => "uri",
+            Self::Resources | Self::Skills => "uri",
             Self::Templates => "uriTemplate",
         }
     }
 
     /// Returns whether entries are identified by names, which the proxy may change. URIs belong to
-    /// their server and are never changed.
+    /// their server and are never changed, except those of skills.
     pub(in crate::proxy) fn has_names(self) -> bool {
         matches!(self, Self::Tools | Self::Prompts)
     }
@@ -56,8 +70,23 @@ impl ListKind {
         match self {
             Self::Tools => ListChange::Tools,
             Self::Prompts => ListChange::Prompts,
-            Self::Resources | Self::Templates => ListChange::Resources,
+            Self::Resources | Self::Templates | Self::Skills => ListChange::Resources,
         }
+    }
+
+    /// Returns whether the result of a handshake declares that the server has such a list.
+    pub(in crate::proxy) fn is_declared_in(self, handshake_result: &str) -> bool {
+        let Some(capabilities) = member(handshake_result, "capabilities") else {
+            return false;
+        };
+        let declared = match self {
+            Self::Skills => {
+                let extensions = member(capabilities, "extensions");
+                extensions.and_then(|extensions| member(extensions, SKILLS))
+            }
+            _ => member(capabilities, self.change().capability()),
+        };
+        declared.is_some()
     }
 }
 
@@ -77,7 +106,7 @@ impl ListChange {
         match self {
             Self::Tools => &[ListKind::Tools],
             Self::Prompts => &[ListKind::Prompts],
-            Self::Resources => &[ListKind::Resources, ListKind::Templates],
+            Self::Resources => &[ListKind::Resources, ListKind::Templates, ListKind::Skills],
         }
     }
 

@@ -114,6 +114,7 @@ impl<'a> LocalTools<'a> {
             client: (&session.client, call.id),
         };
         let arguments = RequestParams::read(params).arguments();
+        let catalog = catalog.map(|catalog| session.shared.catalog_for_models(&catalog));
         let result = self.tools.answer(&asking, own, arguments, catalog).await;
         review_list(session, session_key, era);
         Reply::Result(result)

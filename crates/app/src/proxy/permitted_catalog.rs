@@ -38,6 +38,21 @@ impl SharedState {
         client_context.search.permitted_catalog(whole, rules, make)
     }
 
+    /// Returns a catalog without the tools that only apps may call, for answers to models.
+    pub(super) fn catalog_for_models(&self, whole: &Arc<Catalog>) -> Arc<Catalog> {
+        let app_only = whole.app_only();
+        if app_only.is_empty() {
+            return Arc::clone(whole);
+        }
+        let states: Vec<u8> = (whole.tools().iter())
+            .map(|tool| u8::from(tool.is_hidden))
+            .collect();
+        let key: [&[u8]; 3] = [b"for models", &whole.id(), &states];
+        self.catalog_cache.get(&key, Vec::new(), |_| {
+            whole.filter(|at| !app_only.contains(&at))
+        })
+    }
+
     /// Returns a catalog without the tools that these rules forbid.
     fn without_forbidden(&self, rules: &ForbidRules, whole: &Arc<Catalog>) -> Arc<Catalog> {
         let is_forbidden = |tool: &CatalogTool| {

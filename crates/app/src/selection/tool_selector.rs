@@ -51,6 +51,9 @@ pub(super) struct OfferCandidates<'a> {
     pub(super) tools: &'a [CatalogTool],
     marks: &'a [ToolMark],
     kept: &'a HashSet<ToolRef>,
+    /// The positions of tools that only apps call. Hosts need them in the list, and no model reads
+    /// them.
+    app_only: &'a HashSet<usize>,
     sizes: &'a DefinitionSizes,
 }
 
@@ -63,12 +66,16 @@ impl Candidates for OfferCandidates<'_> {
         match self.marks.get(position) {
             Some(ToolMark::Exclude) => ToolDecision::Banned,
             Some(ToolMark::Include | ToolMark::Pin) => ToolDecision::Kept,
+            _ if self.app_only.contains(&position) => ToolDecision::Kept,
             _ if self.kept.contains(&self.tools[position].tool) => ToolDecision::Kept,
             _ => ToolDecision::Free,
         }
     }
 
     fn tokens(&self, position: usize) -> u64 {
+        if self.app_only.contains(&position) {
+            return 0;
+        }
         self.sizes.of(&self.tools[position].definition)
     }
 }
@@ -140,6 +147,7 @@ impl ToolSelector {
             tools,
             marks,
             kept,
+            app_only: catalog.app_only(),
             sizes: &self.sizes,
         };
         let all_tokens = self.sizes.total(catalog);

@@ -1,5 +1,6 @@
 //! Several upstreams as one server.
 
+mod apps;
 mod changes;
 mod health;
 mod lists;
@@ -9,4 +10,5 @@ mod own_tools;
 mod requests;
 mod scene;
 mod search;
+mod skills;
 mod slow;

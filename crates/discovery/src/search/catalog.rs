@@ -1,6 +1,6 @@
 //! The catalog: the tools that a session may call, over which searches run.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, OnceLock};
 
 use riglm_domain::catalog::naming::tool_aliases;
@@ -52,6 +52,16 @@ impl CatalogTool {
         names
     }
 
+    /// Returns whether only apps may call the tool: `_meta.ui.visibility` names no `model`.
+    #[must_use]
+    pub fn is_app_only(&self) -> bool {
+        let ui = member(&self.definition, "_meta").and_then(|meta| member(meta, "ui"));
+        let visibility = ui.and_then(|ui| member(ui, "visibility"));
+        let visibility: Option<Vec<&str>> =
+            visibility.and_then(|text| serde_json::from_str(text).ok());
+        visibility.is_some_and(|all| all.contains(&"app") && !all.contains(&"model"))
+    }
+
     /// Returns the first line of the description, truncated at a word boundary to 200 characters.
     /// Returns an empty string without a description.
     #[must_use]
@@ -84,6 +94,7 @@ pub struct Catalog {
     canonical: OnceLock<Vec<usize>>,
     canonical_text: OnceLock<Arc<str>>,
     tool_set: OnceLock<Arc<ToolSet>>,
+    app_only: OnceLock<HashSet<usize>>,
     id: [u8; 32],
     tools: Vec<CatalogTool>,
     servers: Vec<(UpstreamName, ServerText)>,
@@ -118,6 +129,7 @@ impl Catalog {
             canonical: OnceLock::new(),
             canonical_text: OnceLock::new(),
             tool_set: OnceLock::new(),
+            app_only: OnceLock::new(),
             id: digest.finalize().into(),
             tools,
             servers,
@@ -229,6 +241,17 @@ impl Catalog {
         Arc::clone(set)
     }
 
+    /// Returns the positions of the tools that only apps may call (extension
+    /// `io.modelcontextprotocol/ui`). Hosts do not show them to models.
+    #[must_use]
+    pub fn app_only(&self) -> &HashSet<usize> {
+        self.app_only.get_or_init(|| {
+            let tools = self.tools.iter().enumerate();
+            let of_apps = tools.filter(|(_, tool)| tool.is_app_only());
+            of_apps.map(|(at, _)| at).collect()
+        })
+    }
+
     /// Returns the tools in the order of the list.
     #[must_use]
     pub fn tools(&self) -> &[CatalogTool] {
@@ -262,6 +285,31 @@ impl Catalog {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn tools_for_apps_alone_name_no_model() {
+        for (meta, expected) in [
+            (r#"{"ui":{"visibility":["app"]}}"#, true),
+            (r#"{"ui":{"visibility":["app","model"]}}"#, false),
+            (r#"{"ui":{"visibility":["model"]}}"#, false),
+            (r#"{"ui":{"visibility":[]}}"#, false),
+            (r#"{"ui":{"visibility":"app"}}"#, false),
+            (r#"{"ui":{"resourceUri":"ui://x"}}"#, false),
+            ("7", false),
+        ] {
+            let tool = CatalogTool {
+                name: "n".into(),
+                tool: ToolRef {
+                    upstream: UpstreamName::parse("u").unwrap(),
+                    tool: "n".into(),
+                },
+                definition: format!(r#"{{"name":"n","_meta":{meta}}}"#).into(),
+                is_hidden: false,
+            };
+            let catalog = Catalog::new(vec![tool], Vec::new());
+            assert_eq!(catalog.app_only().contains(&0), expected, "{meta}");
+        }
+    }
 
     #[test]
     fn the_first_line_has_no_breaks_or_hidden_characters() {

@@ -17,7 +17,6 @@ use serde_json::{Value, json};
 use tokio::sync::watch;
 
 use super::fan_out::RequestOrigin;
-use super::initialize::declares;
 use super::merged_lists::{AggregateList, ListPart, taken_names};
 use super::shown_lists::SeenList;
 use super::wait_times::{AwaitedRequest, FetchResult, Question, UpstreamStanding};
@@ -507,7 +506,7 @@ async fn fetch_or_cached(
         capabilities: template.capabilities(session),
     };
     let hello = member.tools.initialize_result();
-    let has_none = |hello: &Arc<str>| !declares(hello, kind.change().capability());
+    let has_none = |hello: &Arc<str>| !kind.is_declared_in(hello);
     if template.era == Era::Legacy && hello.as_ref().is_some_and(has_none) {
         return FetchOutcome::Fresh(Arc::default());
     }

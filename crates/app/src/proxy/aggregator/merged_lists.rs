@@ -12,6 +12,7 @@ use riglm_domain::mcp::uri_template;
 use serde_json::Value;
 use sha2::{Digest, Sha256};
 
+use super::skills;
 use crate::proxy::list_kind::ListKind;
 use crate::proxy::own_tools::{OwnTool, OwnTools, TakenNames};
 use crate::proxy::recent_cache::RecentCache;
@@ -171,11 +172,19 @@ impl AggregateList {
         self.owners.get(name)
     }
 
-    /// Returns the owner of the entry with this own name, if exactly one upstream has such an
-    /// entry.
-    pub(super) fn only_owner(&self, own: &str) -> Option<&EntryOwner> {
-        let mut owners = self.owners.values().filter(|owner| &*owner.own == own);
-        owners.next().filter(|_| owners.next().is_none())
+    /// Returns the shown names and the owners of all entries with this own name, by name.
+    pub(super) fn owners_of(&self, own: &str) -> Vec<(&str, &EntryOwner)> {
+        let owners = self.owners.iter();
+        let of_name = owners.filter(|(_, owner)| &*owner.own == own);
+        let mut found: Vec<(&str, &EntryOwner)> =
+            of_name.map(|(name, owner)| (&**name, owner)).collect();
+        found.sort_unstable_by_key(|(name, _)| *name);
+        found
+    }
+
+    /// Returns the shown names or URIs of all entries, including hidden ones.
+    pub(super) fn names(&self) -> impl Iterator<Item = &str> {
+        self.entries.iter().map(|entry| &*entry.name)
     }
 
     /// Returns the owner of a template that `uri` may come from. Of several templates the longest
@@ -209,6 +218,9 @@ pub(in crate::proxy) fn taken_names(tools: &OwnTools, list: &AggregateList) -> T
 
 /// Returns the shown names of the entries of each part.
 fn names(kind: ListKind, naming: NamespacePolicy, parts: &[ListPart]) -> Vec<Vec<Option<String>>> {
+    if kind == ListKind::Skills {
+        return skills::shown_uris(naming, parts);
+    }
     let keys = |part: &ListPart| {
         let entries = part.list.entries.iter();
         entries
@@ -235,6 +247,8 @@ fn names(kind: ListKind, naming: NamespacePolicy, parts: &[ListPart]) -> Vec<Vec
 fn entry_text(kind: ListKind, text: &str, own: &str, name: &str, part: &ListPart) -> Arc<str> {
     let renamed = if own == name {
         None
+    } else if kind == ListKind::Skills {
+        Some(skills::with_shown_uris(text, &part.upstream))
     } else {
         Some(with_member(
             text,
@@ -246,6 +260,10 @@ fn entry_text(kind: ListKind, text: &str, own: &str, name: &str, part: &ListPart
         return renamed.map_or_else(|| text.into(), Into::into);
     };
     let text = renamed.unwrap_or_else(|| text.into());
+    // A frontmatter must stay as its file has it.
+    if kind == ListKind::Skills {
+        return text.into();
+    }
     let description = member(&text, "description").and_then(unescape);
     let description = format!(
         "[unavailable: {reason}] {}",
@@ -341,7 +359,7 @@ mod tests {
             r#"[{"n":1.0,"name":"a__x","z":1e3},{"name":"b__x"}]"#
         );
         assert_eq!(&*list.owner("b__x").unwrap().own, "x");
-        assert_eq!(list.only_owner("x"), None);
+        assert_eq!(list.owners_of("x").len(), 2);
     }
 
     #[test]

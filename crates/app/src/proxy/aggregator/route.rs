@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use futures_util::future::join_all;
 use riglm_domain::catalog::naming::{NamespacePolicy, may_be_hashed, split_namespace};
-use riglm_domain::mcp::edit::{member, with_member};
+use riglm_domain::mcp::edit::{self, member, with_member};
 use riglm_domain::mcp::message::{Message, RequestId};
 use riglm_domain::mcp::rpc_error::{RpcError, RpcErrorCode};
 use riglm_domain::mcp::scan::unescape;
@@ -13,7 +13,7 @@ use serde_json::Value;
 
 use super::fan_out::RequestOrigin;
 use super::merged_list_fetch::FetchSelection;
-use super::merged_lists::EntryOwner;
+use super::merged_lists::{AggregateList, EntryOwner};
 use crate::proxy::aggregator::fan_out::ask;
 use crate::proxy::aggregator::merged_list_fetch::gather;
 use crate::proxy::list_kind::ListKind;
@@ -70,10 +70,15 @@ pub(in crate::proxy) fn target(
             }
             None => RouteTarget::Unknown,
         },
-        RequestObject::Uri(uri) => owner_of_uri(session, &uri)
-            .map_or(RouteTarget::Unknown, |member| {
+        RequestObject::Uri(uri) => {
+            owner_of_uri(session, &uri).map_or(RouteTarget::Unknown, |member| {
+                session
+                    .aggregator
+                    .apps
+                    .note_read(method, &uri, member.name());
                 RouteTarget::Upstream(member, message.clone())
-            }),
+            })
+        }
         RequestObject::Task(task) => {
             let number = session.aggregator.tasks.owner(&task);
             number
@@ -115,7 +120,26 @@ fn owner_of_name(
     {
         return Some(found);
     }
-    list.and_then(|list| list.only_owner(name).and_then(found))
+    found(only_owner(session, &*list?, name)?)
+}
+
+/// Returns the owner of an own name without a prefix: the only upstream that has it, or else the
+/// only one of them whose app the client shows. Apps call the tools of their server by own names.
+fn only_owner<'a>(
+    session: &ClientSession,
+    list: &'a AggregateList,
+    own: &str,
+) -> Option<&'a EntryOwner> {
+    let owners = list.owners_of(own);
+    if let [(_, only)] = owners.as_slice() {
+        return Some(only);
+    }
+    let apps = &session.aggregator.apps;
+    let mut shown = owners
+        .into_iter()
+        .filter(|(_, owner)| apps.has(&owner.upstream));
+    let (_, first) = shown.next()?;
+    shown.next().is_none().then_some(first)
 }
 
 /// Returns the upstream session whose name is the prefix of this name, and the rest of the
@@ -242,7 +266,10 @@ async fn ask_each(session: &Arc<ClientSession>, message: &Message, behalf: Reque
             .error(part)
             .and_then(|error| riglm_domain::mcp::edit::member(error, "code"));
         match code {
-            None => return Reply::Upstream(answer),
+            None => {
+                note_app(session, method, message, member);
+                return Reply::Upstream(answer);
+            }
             Some(METHOD_NOT_FOUND) => {}
             // The code comes from the upstream session: its connection failed, so the upstream did not
             // answer.
@@ -262,6 +289,18 @@ async fn ask_each(session: &Arc<ClientSession>, message: &Message, behalf: Reque
             format!("no upstream supports the method {method}"),
         ))
     })
+}
+
+/// Records that the client got an app of an upstream.
+fn note_app(session: &ClientSession, method: &str, message: &Message, member: &UpstreamSession) {
+    let params = message.single().and_then(|part| message.params(part));
+    let uri = params.and_then(|params| edit::member(params, "uri"));
+    if let Some(uri) = uri.and_then(unescape) {
+        session
+            .aggregator
+            .apps
+            .note_read(method, &uri, member.name());
+    }
 }
 
 /// Returns the object that a request refers to.

@@ -20,6 +20,7 @@ use crate::selection::{ListIntent, Pool};
 use riglm_discovery::learning::testing::trained_next_tools;
 use riglm_discovery::search::CatalogTool;
 
+mod app_tools;
 mod arms;
 mod fallback;
 mod histories;
