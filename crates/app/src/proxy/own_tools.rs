@@ -77,6 +77,12 @@ impl OwnTools {
         self.names.name(tool)
     }
 
+    /// Returns the names of the own tools, without those that a catalog has.
+    pub(super) fn free_names(&self, catalog: Option<&Catalog>) -> OwnToolNames {
+        let taken = catalog.map_or_else(TakenNames::default, |catalog| self.taken_in(catalog));
+        self.names.without(taken)
+    }
+
     /// Returns the own tool with this name.
     pub(super) fn tool_named(&self, name: &str) -> Option<OwnTool> {
         let mut all = OwnTool::ALL.into_iter();
