@@ -41,6 +41,7 @@ mod replicas;
 mod revoked_keys;
 mod safeguards;
 mod scenarios;
+mod sdk;
 mod settings;
 mod shared_data_dir;
 #[expect(dead_code, reason = "the bench compares with replays")]
