@@ -28,6 +28,7 @@ mod key_rotation;
 mod learning;
 mod limits;
 mod list_lengths;
+mod metamcp;
 mod models;
 mod operators;
 mod overriding;
