@@ -5,7 +5,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use riglm_adapters_mcp::downstream::http::{HttpOptions, HttpServer};
+use riglm_adapters_mcp::downstream::http::{Faces, HttpOptions, HttpServer};
 use riglm_adapters_mcp::upstream::era::{BridgeOptions, EraConnector};
 use riglm_adapters_prediction::encoder::StaticEmbedding;
 use riglm_adapters_prediction::{O200kTokenCounter, PredictionConfig, predictor_from};
@@ -149,6 +149,7 @@ impl InProcessProxy {
             admission: Admission::new(&[], &[]),
             authenticator: Arc::new(LocalAuthenticator),
             profiles: BTreeSet::new(),
+            faces: Faces::default(),
         };
         let server = HttpServer::bind(Arc::clone(&proxy), http)
             .await

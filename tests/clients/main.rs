@@ -12,6 +12,7 @@ mod official_servers;
 mod rmcp_client;
 mod rmcp_legacy_server;
 mod rmcp_modern;
+mod sdk_agents;
 mod sdk_clients;
 
 use std::path::{Path, PathBuf};

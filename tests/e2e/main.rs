@@ -28,6 +28,7 @@ mod key_rotation;
 mod learning;
 mod limits;
 mod list_lengths;
+mod metamcp;
 mod models;
 mod operators;
 mod overriding;
@@ -42,6 +43,7 @@ mod revoked_keys;
 mod run_time_control;
 mod safeguards;
 mod scenarios;
+mod sdk;
 mod settings;
 mod shared_data_dir;
 #[expect(dead_code, reason = "the bench compares with replays")]

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use reqwest::StatusCode;
-use riglm_adapters_mcp::downstream::http::{HttpOptions, HttpServer};
+use riglm_adapters_mcp::downstream::http::{Faces, HttpOptions, HttpServer};
 use riglm_app::proxy::{Proxy, Upstream};
 use riglm_app::testing;
 use riglm_domain::id::UpstreamName;
@@ -48,6 +48,7 @@ impl Scene {
             admission: Admission::new(&[], &[]),
             authenticator: Arc::new(LocalAuthenticator),
             profiles: BTreeSet::new(),
+            faces: Faces::default(),
         };
         let server = HttpServer::bind(Arc::new(proxy), options).await.unwrap();
         let url = format!("http://{}/mcp", server.address());

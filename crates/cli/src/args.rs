@@ -118,6 +118,9 @@ pub enum Command {
     /// Test external predictors
     #[command(subcommand)]
     Predictor(PredictorCommand),
+    /// Print upstreams of another gateway as sections of the configuration
+    #[command(subcommand)]
+    Import(ImportCommand),
     /// Check and show the configuration
     #[command(subcommand)]
     Config(ConfigCommand),
@@ -139,6 +142,25 @@ pub enum Command {
 pub enum PredictorCommand {
     /// Test whether a program or a server works as an external predictor
     Check(PredictorCheckArgs),
+}
+
+/// Gateways whose servers can be imported.
+#[derive(Clone, Debug, Subcommand)]
+pub enum ImportCommand {
+    /// The servers in an export of `MetaMCP`
+    #[command(about = "Print the servers in an export of MetaMCP")]
+    Metamcp(MetaMcpImportArgs),
+}
+
+/// Options of `import metamcp`.
+#[derive(Clone, Debug, Args)]
+pub struct MetaMcpImportArgs {
+    /// The file mcp-servers-export.json, or - for standard input
+    #[arg(value_name = "FILE")]
+    pub file: PathBuf,
+    /// Print tokens and values of variables and headers, not references to variables
+    #[arg(long)]
+    pub with_secrets: bool,
 }
 
 /// Options of `predictor check`.

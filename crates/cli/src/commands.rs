@@ -10,6 +10,7 @@ mod demo;
 mod empty_store;
 mod eval;
 mod experiment;
+mod import;
 mod lists;
 mod login;
 mod model;
@@ -57,6 +58,7 @@ pub fn run(cli: Cli, extensions: Extensions) -> anyhow::Result<()> {
             Ok(())
         }
         Command::Config(command) => config::run(&command),
+        Command::Import(command) => import::run(&command),
         Command::Serve(arguments) => {
             let mut watch = Watch::new(arguments.overrides(), ProcessEnv::of_process()?);
             // Before the configuration is loaded: its errors and warnings must be JSON too.

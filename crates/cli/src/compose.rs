@@ -25,7 +25,7 @@ use std::sync::atomic::AtomicU64;
 
 use anyhow::Context;
 use riglm_adapters_mcp::downstream::ListenConfig;
-use riglm_adapters_mcp::downstream::http::{HttpOptions, HttpServer};
+use riglm_adapters_mcp::downstream::http::{Faces, HttpOptions, HttpServer};
 use riglm_adapters_storage::Storage;
 use riglm_adapters_telemetry::OtlpTracer;
 use riglm_app::clock::SystemClock;
@@ -283,6 +283,9 @@ pub async fn start(
         admission: admission_from(&config.listen),
         authenticator: core.keys.clients(),
         profiles: config.profiles.into_keys().collect(),
+        faces: Faces {
+            sdk: config.listen.sdk,
+        },
     };
     let bound = HttpServer::bind(Arc::clone(&core.proxy), options).await;
     let server = match bound {

@@ -763,3 +763,51 @@ fn lists_command_explains_missing_lists() {
     let said = stderr(&lists);
     assert!(said.contains("filtering.strategy is none"), "{said}");
 }
+
+#[test]
+fn an_export_of_metamcp_becomes_a_valid_configuration() {
+    let directory = temporary();
+    let export = r#"{"mcpServers": {
+        "files": {"type": "STDIO", "command": "npx", "args": ["-y", "files"], "env": {"TOKEN": "s3cr3t"}},
+        "web": {"type": "STREAMABLE_HTTP", "url": "https://web.example/mcp", "bearerToken": "s3cr3t"},
+        "bad": {"type": "STDIO"}}}"#;
+    std::fs::write(directory.path().join("export.json"), export).unwrap();
+    let output = riglm(directory.path(), &["import", "metamcp", "export.json"], "");
+    assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
+    let remarks = stderr(&output);
+    assert!(remarks.contains("FILES_TOKEN, WEB_TOKEN"), "{remarks}");
+    assert!(
+        remarks.contains("\"bad\" was left out: it has no command"),
+        "{remarks}"
+    );
+    let printed = stdout(&output);
+    assert!(!printed.contains("s3cr3t") && !remarks.contains("s3cr3t"));
+    assert!(printed.contains("token = \"${WEB_TOKEN}\""), "{printed}");
+
+    let output = riglm(
+        directory.path(),
+        &["import", "metamcp", "-", "--with-secrets"],
+        export,
+    );
+    let text = stdout(&output);
+    assert!(text.contains("s3cr3t"), "{text}");
+    std::fs::write(directory.path().join("riglm.toml"), text).unwrap();
+    let output = riglm(directory.path(), &["config", "check"], "");
+    assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
+
+    for (file, reason) in [
+        ("[]", "is no export of MetaMCP"),
+        (r#"{"mcpServers":{}}"#, "no server"),
+    ] {
+        let output = riglm(directory.path(), &["import", "metamcp", "-"], file);
+        assert_eq!(output.status.code(), Some(2));
+        assert!(stderr(&output).contains(reason), "{}", stderr(&output));
+    }
+    let output = riglm(directory.path(), &["import", "metamcp", "missing.json"], "");
+    assert_eq!(output.status.code(), Some(2));
+    assert!(
+        stderr(&output).contains("missing.json"),
+        "{}",
+        stderr(&output)
+    );
+}

@@ -1,5 +1,5 @@
 //! The HTTP server for MCP clients: Streamable HTTP at `/mcp`, with a profile at `/mcp/{profile}`;
-//! HTTP+SSE of revision 2024-11-05 at `/sse` and `/messages`.
+//! HTTP+SSE of revision 2024-11-05 at `/sse` and `/messages`. Agents without an MCP client use `/sdk`.
 
 mod config;
 mod connection;
@@ -14,6 +14,7 @@ mod port;
 mod reader;
 mod reply;
 mod request;
+mod sdk;
 mod server;
 mod sessions;
 mod streamable;
@@ -22,4 +23,4 @@ mod tests;
 
 pub use config::ListenConfig;
 pub use key_ring::{AuthConfig, KeyError, KeyRing};
-pub use server::{HttpOptions, HttpServer};
+pub use server::{Faces, HttpOptions, HttpServer};

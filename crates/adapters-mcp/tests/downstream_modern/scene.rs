@@ -8,7 +8,7 @@ use async_trait::async_trait;
 use parking_lot::Mutex;
 use reqwest::header::HeaderMap;
 use reqwest::{Method, RequestBuilder, StatusCode};
-use riglm_adapters_mcp::downstream::http::{HttpOptions, HttpServer};
+use riglm_adapters_mcp::downstream::http::{Faces, HttpOptions, HttpServer};
 use riglm_app::limits::Limits;
 use riglm_app::proxy::{Proxy, ProxyParts, Upstream};
 use riglm_app::testing;
@@ -137,6 +137,7 @@ impl Scene {
             admission: Admission::new(&[], &[]),
             authenticator: Arc::new(ByName),
             profiles: BTreeSet::new(),
+            faces: Faces::default(),
         };
         let server = HttpServer::bind(Arc::clone(&proxy), options).await.unwrap();
         let url = format!("http://{}/mcp", server.address());

@@ -86,6 +86,8 @@ struct ListingState {
     refetches_lists: AtomicBool,
     /// Whether the proxy added the promise of change notifications to the handshake.
     has_promise: AtomicBool,
+    /// Whether the client loads tools on demand by itself.
+    loads_on_demand: AtomicBool,
     /// Whether a list had own tools of the proxy.
     had_own_tools: AtomicBool,
     last: Mutex<LastList>,
@@ -294,12 +296,18 @@ impl ClientContext {
             profile: self.profile_name(),
             era,
             refetches_lists: self.listing.refetches_lists.load(Ordering::Relaxed),
+            loads_on_demand: self.listing.loads_on_demand.load(Ordering::Relaxed),
             session,
             connection: self.known_row(),
             intent: None,
             stated: None,
             now,
         }
+    }
+
+    /// Registers that the client loads tools on demand by itself.
+    pub(super) fn note_loads_on_demand(&self) {
+        self.listing.loads_on_demand.store(true, Ordering::Relaxed);
     }
 
     /// Returns the current session key of a connection with this row, for use where no request

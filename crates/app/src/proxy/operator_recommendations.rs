@@ -170,6 +170,7 @@ impl Proxy {
             profile: None,
             era: Era::Legacy,
             refetches_lists: false,
+            loads_on_demand: false,
             session: nobody,
             connection: None,
             intent: None,

@@ -101,6 +101,12 @@ impl OwnTools {
         name.filter(|_| self.listed.now().has(tool))
     }
 
+    /// Returns the names of the own tools that lists have, without those that a catalog has.
+    pub(super) fn free_names(&self, catalog: Option<&Catalog>) -> OwnToolNames {
+        let taken = catalog.map_or_else(TakenNames::default, |catalog| self.taken_in(catalog));
+        self.names.without(taken.and(self.listed.now().others()))
+    }
+
     /// Returns the own tool with this name, if lists have it or had it before.
     pub(super) fn tool_named(&self, name: &str) -> Option<OwnTool> {
         let mut all = OwnTool::ALL.into_iter();

@@ -25,6 +25,7 @@ use tracing::Instrument as _;
 use super::aggregator::Aggregator;
 use super::client_context::ClientContext;
 use super::client_description::ClientIdentity;
+use super::own_tools::OwnToolNames;
 use super::request_id_namespace::{UnescapingLink, escape, internal_id};
 use super::request_permits::{ClientPresence, ReservedMemory};
 use super::request_tracing::{Traces, Tracing};
@@ -118,6 +119,31 @@ impl ClientSession {
     pub fn set_transport_id(&self, id: &str) {
         // An error means that an id is already set.
         let _ = self.transport_id.set(id.into());
+    }
+
+    /// Registers that the client loads tools on demand by itself. From then on its lists have all
+    /// tools that are not hidden by name, with marks on the ones to load at once.
+    pub fn note_loads_on_demand(&self) {
+        self.client_context.note_loads_on_demand();
+    }
+
+    /// Returns the names of the own tools of the proxy that a list of the session may have. A tool
+    /// is missing if it is disabled, or if an upstream of the last list has one of that name.
+    #[must_use]
+    pub fn own_tool_names(&self) -> OwnToolNames {
+        let Some(tools) = self.shared.own_tools() else {
+            return OwnToolNames::default();
+        };
+        let catalog = self.client_context.search.last_complete_catalog();
+        tools.free_names(catalog.as_deref())
+    }
+
+    /// Returns whether an upstream has a tool of this name, whether the client may see it or not;
+    /// `None` if the tools of the upstreams are not known.
+    #[must_use]
+    pub fn has_in_catalog(&self, name: &str) -> Option<bool> {
+        let catalog = self.client_context.search.last_complete_catalog()?;
+        Some(catalog.tool(name).is_some())
     }
 
     pub(super) fn transport_id(&self) -> Option<&str> {

@@ -41,6 +41,8 @@ pub struct ListRequest<'a> {
     pub era: Era,
     /// Whether the client is known to request its list again after a `list_changed` notification.
     pub refetches_lists: bool,
+    /// Whether the client loads tools on demand by itself, so that its list must have all of them.
+    pub loads_on_demand: bool,
     /// The work session.
     pub session: SessionKey,
     /// The connection of the request, if it is recorded.

@@ -12,7 +12,8 @@ use super::list_request::ListRequest;
 
 /// Returns the policy for a request: by a rule for the client name, by the arm of an experiment, by
 /// the general option, or by the class of the client. Modern clients never get a policy that
-/// depends on the session.
+/// depends on the session, and clients that load tools on demand get no policy that predicts which
+/// tools to hide.
 pub(super) fn policy_of(
     options: &FilteringConfig,
     of_arm: Option<ListPolicyName>,
@@ -25,6 +26,7 @@ pub(super) fn policy_of(
     let policy = chosen.unwrap_or_else(|| {
         let mut class = ClientClass {
             is_modern: request.era == Era::Modern,
+            loads_on_demand: request.loads_on_demand,
             shown: ListBehaviour {
                 refetches_lists: request.refetches_lists,
             },
@@ -35,10 +37,15 @@ pub(super) fn policy_of(
         }
         class.policy()
     });
-    if request.era == Era::Modern {
-        policy.without_session()
-    } else {
-        policy
+    match policy {
+        // Such a client can load only tools that its list has. Marks say the same as a short list.
+        ListPolicyName::Epoch | ListPolicyName::Append | ListPolicyName::Conformal
+            if request.loads_on_demand =>
+        {
+            ListPolicyName::Hints
+        }
+        policy if request.era == Era::Modern => policy.without_session(),
+        policy => policy,
     }
 }
 
@@ -87,6 +94,7 @@ mod tests {
             era,
             connection: None,
             refetches_lists: false,
+            loads_on_demand: false,
             session: SessionKey::Connection(SessionId::new(now, [1; 10])),
             intent: None,
             stated: None,
@@ -108,5 +116,13 @@ mod tests {
         assert_eq!(policy(arm, "any", Era::Legacy), ListPolicyName::Append);
         assert_eq!(policy(arm, "any", Era::Modern), ListPolicyName::Epoch);
         assert_eq!(policy(arm, "known", Era::Legacy), ListPolicyName::Hints);
+        let on_demand = ListRequest {
+            loads_on_demand: true,
+            ..request("any", Era::Legacy)
+        };
+        assert_eq!(policy_of(&options, arm, &on_demand), ListPolicyName::Hints);
+        assert_eq!(policy_of(&options, None, &on_demand), ListPolicyName::All);
+        let general = FilteringConfig::default();
+        assert_eq!(policy_of(&general, None, &on_demand), ListPolicyName::Hints);
     }
 }

@@ -20,6 +20,8 @@ pub struct ListenConfig {
     /// Origins (`https://host:port`) whose pages may call the server, in addition to the origins of
     /// the loopback interface.
     pub allowed_origins: Vec<String>,
+    /// Whether agents on the SDKs of model providers are served, under `/sdk`.
+    pub sdk: bool,
 }
 
 impl Default for ListenConfig {
@@ -28,6 +30,7 @@ impl Default for ListenConfig {
             address: (Ipv4Addr::LOCALHOST, DEFAULT_PORT).into(),
             allowed_hosts: Vec::new(),
             allowed_origins: Vec::new(),
+            sdk: true,
         }
     }
 }

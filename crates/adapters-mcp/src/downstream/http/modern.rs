@@ -28,9 +28,10 @@ use riglm_domain::mcp::rpc_error::{RpcError, RpcErrorCode};
 
 use super::port::ServerState;
 use super::{reply, request, streamable};
-use call::PendingCall;
-use client_key::ClientKey;
+pub(super) use call::PendingCall;
+pub(super) use client_key::ClientKey;
 pub(super) use clients::Clients;
+pub(super) use link::ModernLink;
 
 // The prefix of ids that the proxy assigns itself.
 const OWN_IDS: &str = "riglm.c:";

@@ -10,6 +10,7 @@ use riglm_ports::authenticator::Authenticator;
 
 use super::connection::{HttpLink, SseLink};
 use super::modern::Clients;
+use super::sdk::Agents;
 use super::sessions::Sessions;
 
 #[derive(Debug)]
@@ -22,4 +23,5 @@ pub(super) struct ServerState {
     pub(super) streamable: Sessions<HttpLink>,
     pub(super) legacy: Sessions<SseLink>,
     pub(super) modern: Clients,
+    pub(super) agents: Agents,
 }

@@ -36,9 +36,36 @@ const DISCARDED_BYTES: usize = 64 << 20;
 /// The maximum time for discarding them.
 const DISCARD_WITHIN: Duration = Duration::from_secs(2);
 
-/// Checks the size of the headers, `Host`, `Origin` and the key of a request. The error is the
-/// refusing response; it is boxed because it is large and rare.
+/// The reason why a request is refused, whatever the form of its response.
+#[derive(Debug)]
+pub(super) struct Refusal {
+    pub(super) status: StatusCode,
+    pub(super) error: RpcError,
+}
+
+impl Refusal {
+    fn invalid(status: StatusCode, text: impl Into<String>) -> Self {
+        Self {
+            status,
+            error: RpcError::new(RpcErrorCode::InvalidRequest, text.into()),
+        }
+    }
+}
+
+impl From<Refusal> for Box<Response> {
+    fn from(refusal: Refusal) -> Self {
+        Self::new(reply::error(refusal.status, &refusal.error, None))
+    }
+}
+
+/// Checks a request as [`check_sender`] does. The error is the refusing response; it is boxed
+/// because it is large and rare.
 pub(super) fn admit(port: &ServerState, head: &Parts) -> Result<Principal, Box<Response>> {
+    check_sender(port, head).map_err(Box::from)
+}
+
+/// Checks the size of the headers, `Host`, `Origin` and the key of a request.
+pub(super) fn check_sender(port: &ServerState, head: &Parts) -> Result<Principal, Refusal> {
     let headers = &head.headers;
     let n_bytes: usize = headers
         .iter()
@@ -47,7 +74,7 @@ pub(super) fn admit(port: &ServerState, head: &Parts) -> Result<Principal, Box<R
     if n_bytes > MAX_HEAD_BYTES {
         let text = "the headers of this request are too large";
         let status = StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE;
-        return Err(Box::new(reply::invalid(status, text)));
+        return Err(Refusal::invalid(status, text));
     }
     let values = |name| headers.get_all(name).iter().map(HeaderValue::as_bytes);
     let target = head.uri.authority().map(http::uri::Authority::as_str);
@@ -57,16 +84,20 @@ pub(super) fn admit(port: &ServerState, head: &Parts) -> Result<Principal, Box<R
     {
         let advice = refused.advice("listen");
         log_refusal(&advice, headers);
-        let error = RpcError::new(RpcErrorCode::Forbidden, advice);
-        return Err(Box::new(reply::error(StatusCode::FORBIDDEN, &error, None)));
+        return Err(Refusal {
+            status: StatusCode::FORBIDDEN,
+            error: RpcError::new(RpcErrorCode::Forbidden, advice),
+        });
     }
     port.authenticator
         .authenticate(bearer(headers))
         .ok_or_else(|| {
             let text = "missing or unknown key; send \"Authorization: Bearer KEY\" with a key from \
                         [auth.keys]";
-            let error = RpcError::new(RpcErrorCode::Forbidden, text);
-            Box::new(reply::error(StatusCode::UNAUTHORIZED, &error, None))
+            Refusal {
+                status: StatusCode::UNAUTHORIZED,
+                error: RpcError::new(RpcErrorCode::Forbidden, text),
+            }
         })
 }
 
@@ -98,17 +129,19 @@ pub(super) fn admit_with_profile(
     let profile = match profile {
         None => None,
         // After authentication, so that only known clients can find out which profiles exist.
-        Some(name) => {
-            let profile = ProfileName::parse(name).ok();
-            let known = profile.filter(|name| port.profiles.contains(name));
-            let Some(profile) = known else {
-                let text = format!("unknown profile {name:?}; section profiles does not have it");
-                return Err(Box::new(reply::invalid(StatusCode::NOT_FOUND, &text)));
-            };
-            Some(profile)
-        }
+        Some(name) => Some(known_profile(port, name).map_err(Box::<Response>::from)?),
     };
     Ok(ClientIdentity { principal, profile })
+}
+
+/// Returns the profile with this name.
+pub(super) fn known_profile(port: &ServerState, name: &str) -> Result<ProfileName, Refusal> {
+    let profile = ProfileName::parse(name).ok();
+    let known = profile.filter(|name| port.profiles.contains(name));
+    known.ok_or_else(|| {
+        let text = format!("unknown profile {name:?}; section profiles does not have it");
+        Refusal::invalid(StatusCode::NOT_FOUND, text)
+    })
 }
 
 /// Counts a message of an authenticated client for the rate limit. The error is the response to a
@@ -155,36 +188,44 @@ pub(super) fn is_json(headers: &HeaderMap) -> bool {
         .is_some_and(|essence| essence.trim().eq_ignore_ascii_case("application/json"))
 }
 
+/// Reads a JSON body of at most `limit` bytes.
+pub(super) async fn read_body(
+    headers: &HeaderMap,
+    body: Body,
+    limit: usize,
+) -> Result<Bytes, Refusal> {
+    if !is_json(headers) {
+        let text = "the content type must be application/json";
+        return Err(Refusal::invalid(StatusCode::UNSUPPORTED_MEDIA_TYPE, text));
+    }
+    let mut body = body;
+    match tokio::time::timeout(BODY_WITHIN, collect(&mut body, limit)).await {
+        Ok(Ok(bytes)) => Ok(bytes),
+        Ok(Err(BodyError::TooLarge)) => {
+            discard(&mut body).await;
+            Err(Refusal {
+                status: StatusCode::PAYLOAD_TOO_LARGE,
+                error: too_large(limit),
+            })
+        }
+        Ok(Err(BodyError::Broken)) => {
+            let text = "the request body is incomplete";
+            Err(Refusal::invalid(StatusCode::BAD_REQUEST, text))
+        }
+        Err(_) => {
+            let text = "timeout while reading the request body";
+            Err(Refusal::invalid(StatusCode::REQUEST_TIMEOUT, text))
+        }
+    }
+}
+
 /// Reads the body and parses the message in it.
 pub(super) async fn message(
     headers: &HeaderMap,
     body: Body,
     limit: usize,
 ) -> Result<Message, Box<Response>> {
-    if !is_json(headers) {
-        let text = "the content type must be application/json";
-        return Err(Box::new(reply::invalid(
-            StatusCode::UNSUPPORTED_MEDIA_TYPE,
-            text,
-        )));
-    }
-    let mut body = body;
-    let bytes = match tokio::time::timeout(BODY_WITHIN, collect(&mut body, limit)).await {
-        Ok(Ok(bytes)) => bytes,
-        Ok(Err(BodyError::TooLarge)) => {
-            let status = StatusCode::PAYLOAD_TOO_LARGE;
-            discard(&mut body).await;
-            return Err(Box::new(reply::error(status, &too_large(limit), None)));
-        }
-        Ok(Err(BodyError::Broken)) => {
-            let text = "the request body is incomplete";
-            return Err(Box::new(reply::invalid(StatusCode::BAD_REQUEST, text)));
-        }
-        Err(_) => {
-            let text = "timeout while reading the request body";
-            return Err(Box::new(reply::invalid(StatusCode::REQUEST_TIMEOUT, text)));
-        }
-    };
+    let bytes = read_body(headers, body, limit).await?;
     let message = Message::parse(&bytes).map_err(|source| {
         let (error, id): (RpcError, Option<RequestId>) = unreadable(source);
         Box::new(reply::error(StatusCode::BAD_REQUEST, &error, id.as_ref()))
@@ -200,7 +241,7 @@ pub(super) async fn message(
 }
 
 /// Returns the hints in the headers; `None` if there are none.
-fn hints(headers: &HeaderMap) -> Option<RequestHints> {
+pub(super) fn hints(headers: &HeaderMap) -> Option<RequestHints> {
     let value = |name| headers.get(name).map(HeaderValue::as_bytes);
     let [session, context, budget] =
         [SESSION_HEADER, CONTEXT_HEADER, TOKEN_BUDGET_HEADER].map(value);

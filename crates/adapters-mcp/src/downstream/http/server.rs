@@ -20,8 +20,9 @@ use tokio_util::task::TaskTracker;
 
 use super::modern::Clients;
 use super::port::ServerState;
+use super::sdk::Agents;
 use super::sessions::Sessions;
-use super::{legacy_sse, streamable};
+use super::{legacy_sse, sdk, streamable};
 
 /// The maximum time for the head of a request to arrive.
 const HEAD_WITHIN: Duration = Duration::from_secs(10);
@@ -46,6 +47,15 @@ pub struct HttpOptions {
     pub authenticator: Arc<dyn Authenticator>,
     /// The profiles under which clients may connect, at `/mcp/{profile}`.
     pub profiles: BTreeSet<ProfileName>,
+    /// The faces besides MCP.
+    pub faces: Faces,
+}
+
+/// The faces of the MCP server besides MCP.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Faces {
+    /// Whether agents on the SDKs of providers are served, under `/sdk`.
+    pub sdk: bool,
 }
 
 /// The MCP server, bound but not serving yet.
@@ -54,6 +64,7 @@ pub struct HttpServer {
     listener: TcpListener,
     address: SocketAddr,
     port: Arc<ServerState>,
+    faces: Faces,
 }
 
 impl HttpServer {
@@ -73,11 +84,13 @@ impl HttpServer {
             streamable: Sessions::new(),
             legacy: Sessions::new(),
             modern: Clients::default(),
+            agents: Agents::default(),
         };
         Ok(Self {
             listener,
             address,
             port: Arc::new(port),
+            faces: config.faces,
         })
     }
 
@@ -91,7 +104,12 @@ impl HttpServer {
     /// closes the connections.
     pub async fn serve(self, stop: CancellationToken) {
         let proxy = Arc::clone(&self.port.proxy);
-        let router = Router::new()
+        let faces = if self.faces.sdk {
+            sdk::routes()
+        } else {
+            Router::new()
+        };
+        let router = faces
             .route("/mcp", any(streamable::serve))
             .route("/mcp/{profile}", any(streamable::serve_profile))
             .route("/sse", any(legacy_sse::open))

@@ -174,6 +174,19 @@ impl OwnToolNames {
         all.into_iter().flatten()
     }
 
+    /// Returns the names without those that an upstream uses.
+    pub(super) fn without(&self, taken: TakenNames) -> Self {
+        let free = |tool, name: &Option<ToolName>| name.clone().filter(|_| !taken.has(tool));
+        Self {
+            search: free(OwnTool::Search, &self.search),
+            call_tool: free(OwnTool::CallTool, &self.call_tool),
+            set_context: free(OwnTool::SetContext, &self.set_context),
+            recommend: free(OwnTool::Recommend, &self.recommend),
+            rate_tool: free(OwnTool::RateTool, &self.rate_tool),
+            read_more: free(OwnTool::ReadMore, &self.read_more),
+        }
+    }
+
     pub(super) fn name(&self, tool: OwnTool) -> Option<&str> {
         let name = match tool {
             OwnTool::Search => &self.search,

@@ -62,6 +62,7 @@ impl Limiter {
             profile: call.profile,
             era: Era::Legacy,
             refetches_lists: false,
+            loads_on_demand: false,
             session: call.session_key,
             connection: call.asker.map(Requester::connection),
             intent: None,

@@ -115,6 +115,7 @@ fn request(principal: &Principal, n: u8) -> ListRequest<'_> {
         profile: None,
         era: Era::Legacy,
         refetches_lists: false,
+        loads_on_demand: false,
         session: over(n),
         connection: None,
         intent: None,

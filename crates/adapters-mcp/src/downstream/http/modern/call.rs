@@ -22,7 +22,7 @@ use crate::downstream::http::streamable::JSON_WITHIN;
 
 /// A request that waits for its answer. Dropping it earlier cancels it: the client has closed the
 /// response, or its connection.
-pub(super) struct PendingCall {
+pub(in super::super) struct PendingCall {
     session: Arc<ClientSession>,
     link: Arc<ModernLink>,
     id: RequestId,
@@ -33,7 +33,7 @@ pub(super) struct PendingCall {
 
 impl PendingCall {
     /// Returns a call for a request, and the request to forward; `None` when the session has ended.
-    pub(super) fn open(
+    pub(in super::super) fn open(
         session: Arc<ClientSession>,
         link: Arc<ModernLink>,
         message: Message,
@@ -64,6 +64,27 @@ impl PendingCall {
         }
         // A request that was sent with a valid key is answered even if the key is revoked.
         self.into_stream(first, Box::pin(std::future::pending()))
+    }
+
+    /// Sends the request to the upstream and waits for its answer, whatever comes before it. Returns
+    /// `None` if the request ends without one.
+    pub(in super::super) async fn complete(mut self, message: Message) -> Option<Bytes> {
+        let mut work = self.send(message);
+        let mut is_sent = false;
+        loop {
+            let event = tokio::select! {
+                biased;
+                event = self.events.recv() => event?,
+                () = &mut work, if !is_sent => {
+                    is_sent = true;
+                    continue;
+                }
+            };
+            self.session.touch();
+            if event.status.is_some() {
+                return Some(event.data);
+            }
+        }
     }
 
     /// Sends the request to the upstream. Returns a stream at once, which `revoked` ends.

@@ -11,7 +11,7 @@ const MAX_BYTES: usize = 128;
 /// The identity of a client of the MCP server: the principal and the profile, the name and the
 /// version of the program, and the label of a separate session, if it asks for one.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub(super) struct ClientKey {
+pub(in super::super) struct ClientKey {
     visitor: ClientIdentity,
     name: Box<str>,
     version: Box<str>,
@@ -20,7 +20,7 @@ pub(super) struct ClientKey {
 
 impl ClientKey {
     /// Returns the key of a client with this `clientInfo`, as JSON text.
-    pub(super) fn new(
+    pub(in super::super) fn new(
         visitor: &ClientIdentity,
         client_info: Option<&str>,
         label: Option<&str>,

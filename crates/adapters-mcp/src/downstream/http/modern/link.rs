@@ -32,7 +32,7 @@ pub(in super::super) struct ModernLink {
 
 impl ModernLink {
     /// Returns a link for requests that last no longer than `longest`.
-    pub(super) fn new(longest: Duration) -> Self {
+    pub(in super::super) fn new(longest: Duration) -> Self {
         Self {
             exchanges: Mutex::new(OpenRequests::new(longest)),
         }

@@ -1,4 +1,5 @@
-//! The link of a client with a response for each request fulfils the contract of client links.
+//! The link of a client with a response for each request fulfils the contract of client links, and
+//! so does the link of an agent, which is made from it.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -9,10 +10,12 @@ use riglm_ports::contract::downstream::ClientScene;
 use tokio::task::JoinHandle;
 
 use super::*;
+use crate::downstream::http::sdk::AgentLink;
 
 /// A client, which reads the response to each of its requests.
 struct Client {
     scene: Scene,
+    link: Arc<dyn ClientLink>,
     responses: Arc<Mutex<HashMap<RequestId, ReadResponse>>>,
     readers: Mutex<Vec<JoinHandle<()>>>,
 }
@@ -31,8 +34,15 @@ impl fmt::Debug for Client {
 
 impl Client {
     fn new() -> Self {
+        Self::behind(|link| link)
+    }
+
+    /// Returns a client whose link is made from that of the scene.
+    fn behind<L: ClientLink + 'static>(wrap: impl FnOnce(Arc<ModernLink>) -> Arc<L>) -> Self {
+        let scene = Scene::new();
         Self {
-            scene: Scene::new(),
+            link: wrap(Arc::clone(&scene.link)),
+            scene,
             responses: Arc::default(),
             readers: Mutex::default(),
         }
@@ -42,7 +52,7 @@ impl Client {
 #[async_trait]
 impl ClientScene for Client {
     fn link(&self) -> Arc<dyn ClientLink> {
-        self.scene.link.clone()
+        Arc::clone(&self.link)
     }
 
     async fn open_request(&self, id: &RequestId) {
@@ -94,3 +104,9 @@ impl ClientScene for Client {
 }
 
 riglm_ports::client_link_contract!(client_link, ready(Box::new(Client::new())));
+riglm_ports::client_link_contract!(
+    agent_link,
+    ready(Box::new(Client::behind(|link| Arc::new(AgentLink::new(
+        link
+    )))))
+);

@@ -1,0 +1,231 @@
+//! The format of the Messages API of Anthropic: tools with `defer_loading`, `tool_use` blocks, and
+//! `tool_result` blocks, which may have `tool_reference` blocks.
+
+use riglm_domain::mcp::edit::{member, with_member};
+use riglm_domain::mcp::scan::members;
+use serde::Deserialize;
+use serde_json::value::RawValue;
+use serde_json::{Value, json};
+
+use super::block::{BlockError, BlockKind, FoundTools, Outcome, ToolBlock};
+use super::content::{OutputPart, ToolOutput};
+use super::provider::{SearchMode, ToolText};
+use super::schema::{SchemaForm, provider_schema};
+use super::tool_array::{AgentTool, Loading, ToolArray};
+
+/// Returns a tool in the format of the provider.
+pub(super) fn tool(tool: &AgentTool) -> Value {
+    let schema = provider_schema(
+        member(&tool.definition, "inputSchema"),
+        SchemaForm::PlainArguments,
+    );
+    let mut value = json!({"name": &*tool.provider_name});
+    if let Some(text) = ToolText::of(&tool.definition).with_note(schema.note) {
+        value["description"] = text.into();
+    }
+    value["input_schema"] = schema.schema;
+    if tool.loading == Loading::Deferred {
+        value["defer_loading"] = true.into();
+    }
+    value
+}
+
+/// Returns the search facility; `None` if riglm searches and its search tool is missing.
+pub(super) fn search_facility(mode: SearchMode, array: &ToolArray) -> Option<Value> {
+    match mode {
+        SearchMode::Riglm => array.search().map(tool),
+        SearchMode::Bm25 => Some(json!({
+            "type": "tool_search_tool_bm25_20251119", "name": "tool_search_tool_bm25"})),
+        SearchMode::Regex => Some(json!({
+            "type": "tool_search_tool_regex_20251119", "name": "tool_search_tool_regex"})),
+        SearchMode::Hosted => None,
+    }
+}
+
+/// Returns the block in a JSON text; `None` if it asks for no tool of the agent.
+///
+/// # Errors
+///
+/// Returns the reason why a `tool_use` block is not valid.
+pub(super) fn read_block(block: &RawValue) -> Result<Option<ToolBlock>, BlockError> {
+    #[derive(Deserialize)]
+    struct Block<'a> {
+        r#type: Option<String>,
+        id: Option<String>,
+        name: Option<String>,
+        #[serde(borrow)]
+        input: Option<&'a RawValue>,
+    }
+    let block: Block<'_> = serde_json::from_str(block.get()).map_err(BlockError::Invalid)?;
+    match block.r#type.as_deref() {
+        Some("tool_use") => {}
+        Some(_) => return Ok(None),
+        None => return Err(BlockError::NoType),
+    }
+    let missing = |member| BlockError::Missing {
+        kind: "tool_use",
+        member,
+    };
+    let id = block.id.ok_or_else(|| missing("id"))?;
+    let name = block.name.ok_or_else(|| missing("name"))?;
+    let arguments = block.input.map_or("{}", RawValue::get);
+    if !arguments.starts_with('{') {
+        return Err(BlockError::Input(id));
+    }
+    Ok(Some(ToolBlock {
+        id,
+        kind: BlockKind::Call,
+        name,
+        arguments: arguments.to_owned(),
+    }))
+}
+
+/// Returns the arguments of a call with the names that the server knows.
+pub(super) fn server_arguments(tool: &AgentTool, arguments: &str) -> String {
+    let schema = provider_schema(
+        member(&tool.definition, "inputSchema"),
+        SchemaForm::PlainArguments,
+    );
+    if schema.arguments.is_empty() {
+        return arguments.to_owned();
+    }
+    let mut renamed = "{}".to_owned();
+    for (name, value) in members(arguments) {
+        let known = schema.arguments.iter().find(|it| it.provider == name);
+        let name = known.map_or(name.as_ref(), |it| it.original.as_str());
+        renamed = with_member(&renamed, name, value);
+    }
+    renamed
+}
+
+/// Returns the `tool_result` block of a block.
+pub(super) fn result(block: &ToolBlock, outcome: &Outcome, array: &ToolArray) -> Value {
+    let (content, is_error) = match outcome {
+        Outcome::Output(output) => (content(output), output.is_error),
+        Outcome::Found(found) => (references(found, array), found.output.is_error),
+    };
+    let mut value = json!({"type": "tool_result", "tool_use_id": block.id, "content": content});
+    if is_error {
+        value["is_error"] = true.into();
+    }
+    value
+}
+
+/// Returns the content for found tools: references to tools that are not loaded. A result has either
+/// references or text.
+pub(super) fn references(found: &FoundTools, array: &ToolArray) -> Vec<Value> {
+    let tools: Vec<&AgentTool> = found
+        .names
+        .iter()
+        .filter_map(|name| array.by_name(name))
+        .collect();
+    let references: Vec<Value> = tools
+        .iter()
+        .filter(|tool| tool.loading == Loading::Deferred)
+        .map(|tool| json!({"type": "tool_reference", "tool_name": &*tool.provider_name}))
+        .collect();
+    if !references.is_empty() {
+        return references;
+    }
+    if tools.is_empty() {
+        return content(&found.output);
+    }
+    let names: Vec<&str> = tools.iter().map(|tool| &*tool.provider_name).collect();
+    let text = format!(
+        "These tools fit, and you have them already: {}.",
+        names.join(", ")
+    );
+    vec![json!({"type": "text", "text": text})]
+}
+
+fn content(output: &ToolOutput) -> Vec<Value> {
+    let block = |part: &OutputPart| match part {
+        OutputPart::Text(text) => json!({"type": "text", "text": text}),
+        OutputPart::Image(file) => json!({"type": "image", "source": {
+            "type": "base64", "media_type": file.media_type, "data": file.data}}),
+        OutputPart::Pdf(file) => json!({"type": "document", "title": file.name, "source": {
+            "type": "base64", "media_type": file.media_type, "data": file.data}}),
+    };
+    output.parts.iter().map(block).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use riglm_app::proxy::OwnToolNames;
+
+    use super::super::tool_array::ListedTool;
+    use super::*;
+
+    fn array() -> ToolArray {
+        let tool = |name: &str, is_marked| ListedTool {
+            name: name.to_owned(),
+            definition: format!(
+                r#"{{"name":"{name}","inputSchema":{{"properties":{{"$top":{{}},"b":{{}}}}}}}}"#
+            )
+            .into(),
+            is_marked,
+        };
+        let mut array = ToolArray::default();
+        let listed = vec![tool("loaded", true), tool("de/ferred", false)];
+        array.update(listed, &OwnToolNames::default(), |_| false);
+        array
+    }
+
+    fn block() -> ToolBlock {
+        ToolBlock {
+            id: "id".into(),
+            kind: BlockKind::Call,
+            name: String::new(),
+            arguments: String::new(),
+        }
+    }
+
+    #[test]
+    fn changed_arguments_go_back_to_the_server_as_they_were() {
+        let array = array();
+        let tool = array.by_name("loaded").unwrap();
+        let changed = super::super::names::argument_name("$top").into_owned();
+        let arguments = format!(r#"{{"{changed}":1.0,"b":{{"{changed}":2}}}}"#);
+        assert_eq!(
+            server_arguments(tool, &arguments),
+            format!(r#"{{"$top":1.0,"b":{{"{changed}":2}}}}"#)
+        );
+    }
+
+    #[test]
+    fn only_deferred_tools_are_referred_to() {
+        let array = array();
+        let found = |names: &[&str]| {
+            let names = names.iter().map(|name| (*name).to_owned()).collect();
+            let output = ToolOutput::read(r#"{"content":[{"type":"text","text":"nothing"}]}"#);
+            let outcome = Outcome::Found(FoundTools { names, output });
+            result(&block(), &outcome, &array)["content"].clone()
+        };
+        let deferred = &*array.by_name("de/ferred").unwrap().provider_name;
+        let reference = json!([{"type": "tool_reference", "tool_name": deferred}]);
+        assert_eq!(found(&["loaded", "de/ferred", "hidden"]), reference);
+        let text = found(&["loaded"]).to_string();
+        assert!(text.contains("have them already: loaded"), "{text}");
+        assert_eq!(
+            found(&["hidden"]),
+            json!([{"type": "text", "text": "nothing"}])
+        );
+    }
+
+    #[test]
+    fn files_become_images_and_documents() {
+        let output = ToolOutput::read(
+            r#"{"isError":true,"content":[{"type":"image","mimeType":"image/png","data":"AAAA"},
+                {"type":"resource","resource":{"uri":"f","mimeType":"application/pdf","blob":"BBBB"}}]}"#,
+        );
+        assert_eq!(
+            result(&block(), &Outcome::Output(output), &array()),
+            json!({"type": "tool_result", "tool_use_id": "id", "is_error": true, "content": [
+                {"type": "image", "source":
+                    {"type": "base64", "media_type": "image/png", "data": "AAAA"}},
+                {"type": "document", "title": "f", "source":
+                    {"type": "base64", "media_type": "application/pdf", "data": "BBBB"}},
+            ]})
+        );
+    }
+}

@@ -1,0 +1,344 @@
+//! The session of one agent: an MCP client of an earlier revision, inside the process, whose
+//! requests take the same way as those of any client.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use async_trait::async_trait;
+use riglm_app::proxy::{ClientSession, Proxy};
+use riglm_domain::mcp::edit::member;
+use riglm_domain::mcp::message::{Message, MessageKind, RequestId};
+use riglm_domain::mcp::method;
+use riglm_domain::mcp::protocol::Revision;
+use riglm_domain::mcp::request_hints::RequestHints;
+use riglm_domain::mcp::rpc_error::RpcErrorCode;
+use riglm_domain::mcp::scan::unescape;
+use riglm_domain::mcp::trace_context::TraceContext;
+use riglm_ports::downstream::{ClientLink, Route};
+use serde::Deserialize;
+use serde_json::value::RawValue;
+use serde_json::{Value, json};
+use tokio::sync::{Mutex, OnceCell};
+
+use super::provider::Provider;
+use super::tool_array::{Definitions, ListedTool, ToolArray};
+use crate::downstream::http::memory_reservation::LinkSession;
+use crate::downstream::http::modern::{ModernLink, PendingCall};
+use crate::downstream::http::streamable;
+
+/// The mark of tools to load at once.
+const ALWAYS_LOAD: &str = "anthropic/alwaysLoad";
+/// The maximum number of pages of a list.
+const MAX_PAGES: usize = 1_000;
+/// The time after the deadline of a request until it counts as lost.
+const MARGIN: Duration = Duration::from_secs(5);
+
+/// The properties of an HTTP request that its messages carry.
+#[derive(Clone, Debug, Default)]
+pub(super) struct RequestProperties {
+    pub(super) hints: RequestHints,
+    pub(super) trace: Option<Arc<TraceContext>>,
+}
+
+/// The reason why a request of an agent has no result.
+#[derive(Clone, Debug)]
+pub(super) struct RequestError {
+    /// The code of the JSON-RPC error; `None` if no answer came.
+    pub(super) code: Option<i32>,
+    pub(super) message: String,
+}
+
+impl RequestError {
+    fn without_answer(message: &str) -> Self {
+        Self {
+            code: None,
+            message: message.to_owned(),
+        }
+    }
+}
+
+/// The session of one agent.
+#[derive(Debug)]
+pub(super) struct AgentSession {
+    session: Arc<ClientSession>,
+    link: Arc<AgentLink>,
+    provider: Provider,
+    /// The maximum duration of a request.
+    longest: Duration,
+    next_id: AtomicU64,
+    handshake: OnceCell<()>,
+    /// Locked while a list is taken over, so that answers have one order.
+    tools: Mutex<ToolArray>,
+    definitions: Arc<Definitions>,
+}
+
+impl AgentSession {
+    pub(super) fn new(
+        proxy: &Proxy,
+        session: Arc<ClientSession>,
+        link: Arc<AgentLink>,
+        provider: Provider,
+        definitions: Arc<Definitions>,
+    ) -> Self {
+        link.session.set(&session);
+        session.note_loads_on_demand();
+        Self {
+            session,
+            link,
+            provider,
+            longest: proxy.limits().call_timeout_max + MARGIN,
+            next_id: AtomicU64::new(1),
+            handshake: OnceCell::new(),
+            tools: Mutex::default(),
+            definitions,
+        }
+    }
+
+    /// Returns whether the session has ended.
+    pub(super) fn is_closed(&self) -> bool {
+        self.session.is_closed()
+    }
+
+    /// Registers a request of the agent, so that the session is not idle.
+    pub(super) fn touch(&self) {
+        self.session.touch();
+    }
+
+    /// Makes the handshake, if it is not made yet. If it fails, the session ends.
+    ///
+    /// # Errors
+    ///
+    /// Returns the error of the upstream or of the proxy.
+    pub(super) async fn shake_hands(
+        self: &Arc<Self>,
+        properties: &RequestProperties,
+    ) -> Result<(), RequestError> {
+        if self.handshake.initialized() {
+            return Ok(());
+        }
+        // On a separate task: a handshake must not be cut off when the agent leaves.
+        let (agent, properties) = (Arc::clone(self), properties.clone());
+        let shaking = tokio::spawn(async move {
+            let shaken = agent
+                .handshake
+                .get_or_try_init(|| agent.initialize(&properties))
+                .await;
+            if shaken.is_err() {
+                agent.session.close().await;
+            }
+            shaken.copied()
+        });
+        shaking
+            .await
+            .unwrap_or_else(|_| Err(RequestError::without_answer("failed to open a session")))
+    }
+
+    async fn initialize(&self, properties: &RequestProperties) -> Result<(), RequestError> {
+        let params = json!({
+            "protocolVersion": Revision::NEWEST_LEGACY,
+            "capabilities": {},
+            "clientInfo": self.provider.client_info(),
+        });
+        self.request(method::INITIALIZE, &params.to_string(), properties)
+            .await?;
+        let text = r#"{"jsonrpc":"2.0","method":"notifications/initialized"}"#;
+        let Ok(message) = Message::from_text(text.to_owned()) else {
+            return Ok(());
+        };
+        let sent = streamable::forward(Arc::clone(&self.session), message).await;
+        sent.map_err(|error| RequestError {
+            code: Some(error.code.code()),
+            message: error.message,
+        })
+    }
+
+    /// Sends a request and returns the JSON text of its result. Dropping the future cancels it.
+    ///
+    /// # Errors
+    ///
+    /// Returns the error that answers it, or that no answer came.
+    pub(super) async fn request(
+        &self,
+        method: &str,
+        params: &str,
+        properties: &RequestProperties,
+    ) -> Result<String, RequestError> {
+        let id = self.next_id.fetch_add(1, Ordering::Relaxed);
+        let method = Value::from(method);
+        let text = format!(r#"{{"jsonrpc":"2.0","id":{id},"method":{method},"params":{params}}}"#);
+        let message = Message::from_text(text).map_err(|error| RequestError {
+            code: Some(RpcErrorCode::InvalidRequest.code()),
+            message: error.to_string(),
+        })?;
+        let message = message
+            .with_hints(properties.hints.clone())
+            .with_trace(properties.trace.clone());
+        let (session, link) = (Arc::clone(&self.session), Arc::clone(&self.link.responses));
+        let (call, message) =
+            PendingCall::open(session, link, message).ok_or_else(|| RequestError {
+                code: Some(RpcErrorCode::SessionNotFound.code()),
+                message: "the session has ended; send the request again".to_owned(),
+            })?;
+        let answer = tokio::time::timeout(self.longest, call.complete(message)).await;
+        let answer = answer
+            .ok()
+            .flatten()
+            .ok_or_else(|| RequestError::without_answer("the request was not answered"))?;
+        read_answer(&answer)
+    }
+
+    /// Takes over the current list and returns the tools of the agent.
+    ///
+    /// # Errors
+    ///
+    /// Returns the error of the list.
+    pub(super) async fn list(
+        &self,
+        properties: &RequestProperties,
+    ) -> Result<tokio::sync::MutexGuard<'_, ToolArray>, RequestError> {
+        let mut tools = self.tools.lock().await;
+        self.take_over(&mut tools, properties).await?;
+        Ok(tools)
+    }
+
+    /// Returns the tools of the agent as it got them last, or the current ones if it got none.
+    ///
+    /// # Errors
+    ///
+    /// Returns the error of the list.
+    pub(super) async fn known_tools(
+        &self,
+        properties: &RequestProperties,
+    ) -> Result<tokio::sync::MutexGuard<'_, ToolArray>, RequestError> {
+        let mut tools = self.tools.lock().await;
+        if !tools.is_listed() {
+            self.take_over(&mut tools, properties).await?;
+        }
+        Ok(tools)
+    }
+
+    async fn take_over(
+        &self,
+        tools: &mut ToolArray,
+        properties: &RequestProperties,
+    ) -> Result<(), RequestError> {
+        #[derive(Deserialize)]
+        #[serde(rename_all = "camelCase")]
+        struct List<'a> {
+            #[serde(borrow)]
+            tools: Vec<&'a RawValue>,
+            #[serde(borrow)]
+            next_cursor: Option<&'a RawValue>,
+        }
+        let mut listed = Vec::new();
+        let mut params = "{}".to_owned();
+        for _ in 0..MAX_PAGES {
+            let result = self.request("tools/list", &params, properties).await?;
+            let page: List<'_> = serde_json::from_str(&result)
+                .map_err(|_| RequestError::without_answer("the list of tools cannot be read"))?;
+            let tools = page.tools.iter().map(|tool| tool.get());
+            listed.extend(tools.filter_map(|definition| self.read_tool(definition)));
+            match page.next_cursor {
+                // As it came: a cursor is opaque, and some servers compare its bytes.
+                Some(cursor) => params = format!(r#"{{"cursor":{}}}"#, cursor.get()),
+                None => break,
+            }
+        }
+        let is_gone = |name: &str| self.session.has_in_catalog(name) == Some(false);
+        tools.update(listed, &self.session.own_tool_names(), is_gone);
+        Ok(())
+    }
+
+    /// Returns the tool of a definition; `None` without a name.
+    fn read_tool(&self, definition: &str) -> Option<ListedTool> {
+        let name = member(definition, "name").and_then(unescape)?.into_owned();
+        let marks = member(definition, "_meta");
+        let mark = marks.and_then(|meta| member(meta, ALWAYS_LOAD));
+        Some(ListedTool {
+            name,
+            definition: self.definitions.share(definition),
+            is_marked: mark == Some("true"),
+        })
+    }
+}
+
+fn read_answer(answer: &[u8]) -> Result<String, RequestError> {
+    let unreadable = || RequestError::without_answer("the answer cannot be read");
+    let text = std::str::from_utf8(answer).map_err(|_| unreadable())?;
+    if let Some(result) = member(text, "result") {
+        return Ok(result.to_owned());
+    }
+    let error = member(text, "error").ok_or_else(unreadable)?;
+    let message = member(error, "message").and_then(unescape);
+    Err(RequestError {
+        code: member(error, "code").and_then(|code| code.parse().ok()),
+        message: message.unwrap_or_default().into_owned(),
+    })
+}
+
+/// The link to an agent. Answers go to the request that waits for them. Requests of servers get an
+/// answer at once, because an agent declares no capabilities.
+#[derive(Debug)]
+pub(in super::super) struct AgentLink {
+    responses: Arc<ModernLink>,
+    session: LinkSession,
+}
+
+impl AgentLink {
+    /// Returns a link whose answers go to `responses`.
+    pub(in super::super) fn new(responses: Arc<ModernLink>) -> Self {
+        Self {
+            responses,
+            session: LinkSession::default(),
+        }
+    }
+
+    fn answer(&self, message: &Message) {
+        let Some(session) = self.session.get() else {
+            return;
+        };
+        let Some((method, id)) = message.single().and_then(|part| part.as_request()) else {
+            return;
+        };
+        let id = id.to_json();
+        let answer = if method == "ping" {
+            format!(r#"{{"jsonrpc":"2.0","id":{id},"result":{{}}}}"#)
+        } else {
+            let code = RpcErrorCode::MethodNotFound.code();
+            let text = "agents on an SDK answer no requests";
+            format!(r#"{{"jsonrpc":"2.0","id":{id},"error":{{"code":{code},"message":"{text}"}}}}"#)
+        };
+        let Ok(answer) = Message::from_text(answer) else {
+            return;
+        };
+        tokio::spawn(async move {
+            if let Err(error) = streamable::forward(session, answer).await {
+                tracing::debug!("failed to answer a server: {}", error.message);
+            }
+        });
+    }
+}
+
+#[async_trait]
+impl ClientLink for AgentLink {
+    async fn deliver(&self, message: Message, route: Route) {
+        if message
+            .single()
+            .map(riglm_domain::mcp::message::Envelope::kind)
+            == Some(MessageKind::Request)
+        {
+            self.answer(&message);
+        } else {
+            self.responses.deliver(message, route).await;
+        }
+    }
+
+    async fn finish(&self, request: &RequestId) {
+        self.responses.finish(request).await;
+    }
+
+    async fn close(&self) {
+        self.responses.close().await;
+    }
+}
