@@ -1,6 +1,7 @@
 //! The configuration section `filtering`.
 
 mod costs;
+mod exploration;
 mod profiles;
 mod strategy;
 
@@ -13,6 +14,7 @@ use serde::{Deserialize, Serialize};
 use validator::{Validate, ValidationError};
 
 pub use costs::CostsConfig;
+pub use exploration::ExplorationConfig;
 pub use profiles::{PolicyChoice, ProfileConfig, ProfileFilteringConfig};
 pub use strategy::Strategy;
 
@@ -82,6 +84,9 @@ pub struct FilteringConfig {
     /// Cost model of the clients' language models.
     #[validate(nested)]
     pub costs: CostsConfig,
+    /// Exploration of list sizes.
+    #[validate(nested)]
+    pub exploration: ExplorationConfig,
 }
 
 impl FilteringConfig {
@@ -155,6 +160,7 @@ impl Default for FilteringConfig {
             }],
             pools: Vec::new(),
             costs: CostsConfig::default(),
+            exploration: ExplorationConfig::default(),
         }
     }
 }

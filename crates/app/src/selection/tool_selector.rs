@@ -13,9 +13,10 @@ use riglm_domain::prediction::ConfidenceBand;
 use riglm_domain::retrieval::words;
 use riglm_domain::selection::shown::{SelectionMode, SelectionReason};
 use riglm_domain::selection::{
-    Candidates, HiddenToolSearch, ListBounds, ListChoice, ListPolicyName, NamedTool, ReadOnlyHint,
-    ShowAllReason, SizeEvidence, ToolDecision, TopicWords, UnknownTool, choose_tools,
-    initial_order, list_size, rank_for_session, tools_named_in,
+    Candidates, ExploredCatalog, HiddenToolSearch, ListBounds, ListChoice, ListPolicyName,
+    ListSize, NamedTool, ReadOnlyHint, ShowAllReason, SizeChoice, SizeDraw, SizeEvidence,
+    ToolDecision, TopicWords, UnknownTool, choose_tools, initial_order, list_size,
+    rank_for_session, tools_named_in,
 };
 
 use super::config::{FilteringConfig, Pool, SearchAnswerSize};
@@ -43,6 +44,8 @@ pub(super) struct SelectedTools {
     pub(super) search_first: bool,
     /// The summed probability of the tools; `None` if a prediction did not select them.
     pub(super) mass: Option<f64>,
+    /// The decision about the size, if sizes are explored.
+    pub(super) size_choice: Option<SizeChoice>,
 }
 
 /// The tools of a catalog as candidates of a list.
@@ -119,11 +122,13 @@ impl ToolSelector {
         }
     }
 
-    /// Selects the tools of a list. Tools in `kept` are always selected.
+    /// Selects the tools of a list. Tools in `kept` are always selected. With a `draw`, the size
+    /// may be explored.
     pub(super) async fn choose(
         &self,
         inputs: &SelectionInputs<'_>,
         kept: &HashSet<ToolRef>,
+        draw: Option<SizeDraw>,
     ) -> SelectedTools {
         let SelectionInputs {
             policy,
@@ -179,6 +184,7 @@ impl ToolSelector {
                     reason: Some(reason),
                     search_first: true,
                     mass: None,
+                    size_choice: None,
                 },
             };
         }
@@ -214,7 +220,15 @@ impl ToolSelector {
                 };
             }
         }
-        match size {
+        let explored = ExploredCatalog {
+            n_tools: tools.len(),
+            all_tokens,
+            bounds: &bounds,
+        };
+        let share = options.exploration.share();
+        let size_choice = draw.and_then(|draw| explored.explore(size, share, draw));
+        let (size, explored) = explored_size(size, size_choice.as_ref());
+        let chosen = match size {
             Err(why) => whole_list(why, SelectionReason::ColdStart),
             Ok(n) => {
                 let choice = self.choose_tools(inputs, &candidates, &ranked, n);
@@ -225,8 +239,14 @@ impl ToolSelector {
                     mode: SelectionMode::Prediction,
                     reason: cold,
                     search_first: cold.is_some() || band != ConfidenceBand::Filter,
+                    size_choice: None,
                 }
             }
+        };
+        SelectedTools {
+            reason: explored.or(chosen.reason),
+            size_choice,
+            ..chosen
         }
     }
 
@@ -281,6 +301,7 @@ impl ToolSelector {
             reason,
             search_first: true,
             mass: None,
+            size_choice: None,
         })
     }
 
@@ -305,6 +326,7 @@ impl ToolSelector {
                 reason: Some(reason),
                 search_first: true,
                 mass: None,
+                size_choice: None,
             },
         }
     }
@@ -370,6 +392,7 @@ fn choose_pool(
         reason: Some(reason),
         search_first: true,
         mass: None,
+        size_choice: None,
     })
 }
 
@@ -403,6 +426,23 @@ pub(super) fn default_pool(
     }
 }
 
+/// Returns the size of a list, and the reason if exploration decided another one than `greedy`.
+fn explored_size(
+    greedy: Result<usize, ShowAllReason>,
+    choice: Option<&SizeChoice>,
+) -> (Result<usize, ShowAllReason>, Option<SelectionReason>) {
+    match choice {
+        Some(choice) if choice.size != choice.greedy => {
+            let size = match choice.size {
+                ListSize::All => Err(ShowAllReason::NotPaying),
+                ListSize::Tools(n) => Ok(n),
+            };
+            (size, Some(SelectionReason::Exploration))
+        }
+        _ => (greedy, None),
+    }
+}
+
 fn all_tools(reason: SelectionReason) -> SelectedTools {
     SelectedTools {
         tools: Vec::new(),
@@ -410,6 +450,7 @@ fn all_tools(reason: SelectionReason) -> SelectedTools {
         reason: Some(reason),
         search_first: false,
         mass: None,
+        size_choice: None,
     }
 }
 

@@ -40,6 +40,8 @@ const OTHER_KEYS: &[&[&str]] = &[
     &["filtering", "costs", "margin"],
     &["filtering", "costs", "session_calls"],
     &["filtering", "costs", "session_tools"],
+    &["filtering", "exploration", "share"],
+    &["filtering", "exploration", "seed"],
     &["prediction", "confidence"],
     &["prediction", "bands", "show_all_below"],
     &["prediction", "bands", "search_prominent_below"],

@@ -21,6 +21,7 @@ use riglm_discovery::learning::testing::trained_next_tools;
 use riglm_discovery::search::CatalogTool;
 
 mod arms;
+mod exploring;
 mod fallback;
 mod histories;
 mod options;
