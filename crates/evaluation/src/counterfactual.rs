@@ -32,18 +32,18 @@
 //!
 //! An estimate that the log does not support is refused with the reason ([`Refusal`]).
 
+mod choice_reader;
 mod estimate;
 mod log;
 mod outcome_model;
 mod policy;
-mod stored;
 #[cfg(test)]
 mod tests;
 
+pub use choice_reader::{ClusterBy, SessionOwner, StoredChoices, StoredOptions, stored_choices};
 pub use estimate::{
     Estimate, EstimateOptions, LogReport, PlainMean, PolicyEstimates, PolicyReport, Refusal,
     estimate_policies,
 };
 pub use log::{ChoiceError, ChoiceLog, LoggedChoice, OutcomeMeasure, SessionOutcome};
 pub use policy::SizePolicy;
-pub use stored::{ClusterBy, SessionOwner, StoredChoices, StoredOptions, stored_choices};

@@ -43,11 +43,11 @@ pub(super) struct ListEpochs {
 
 impl ListEpochs {
     pub(super) fn new(stores: Option<ListStores>, selector: Arc<ToolSelector>) -> Self {
-        let [a, b, c, d, e, f, g, h, ..] = EntropySource::new().next();
+        let entropy = EntropySource::new().next();
         Self {
             stores,
             selector,
-            seed: u64::from_be_bytes([a, b, c, d, e, f, g, h]),
+            seed: (entropy.iter().take(8)).fold(0, |seed, byte| seed << 8 | u64::from(*byte)),
         }
     }
 

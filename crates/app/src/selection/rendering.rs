@@ -300,7 +300,6 @@ pub(super) fn render(
         epoch.reason,
         Some(
             SelectionReason::NotPaying
-                | SelectionReason::Exploration
                 | SelectionReason::SmallCatalog
                 | SelectionReason::ColdStart
                 | SelectionReason::NothingLearned

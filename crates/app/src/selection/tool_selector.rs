@@ -95,6 +95,15 @@ impl<'a> SelectionInputs<'a> {
     }
 }
 
+/// The tools of a prediction, and its confidence.
+struct LikelyTools<'a> {
+    /// Positions with probabilities, the most likely first.
+    ranked: &'a [(usize, f64)],
+    band: ConfidenceBand,
+    /// The reason if no session was learned from.
+    cold: Option<SelectionReason>,
+}
+
 /// Selects the tools of lists.
 #[derive(Debug)]
 pub(super) struct ToolSelector {
@@ -156,10 +165,9 @@ impl ToolSelector {
         }
         let prices = options.prices(self.search_answer);
         let outlook = self.predictor.outlook(request, &prices.shape);
-        let finding = if policy == ListPolicyName::Hints {
-            HiddenToolSearch::OwnSearch
-        } else {
-            HiddenToolSearch::ProxySearch
+        let finding = match policy {
+            ListPolicyName::Hints => HiddenToolSearch::OwnSearch,
+            _ => HiddenToolSearch::ProxySearch,
         };
         let evidence = SizeEvidence {
             outlook: &outlook,
@@ -220,25 +228,43 @@ impl ToolSelector {
                 };
             }
         }
+        // What a client loads on demand is not recorded, so the cost of marks cannot be measured.
+        let share = options.exploration.share();
+        let draw = draw.filter(|_| policy != ListPolicyName::Hints);
         let explored = ExploredCatalog {
             n_tools: tools.len(),
             all_tokens,
             bounds: &bounds,
         };
-        let share = options.exploration.share();
+        let likely = LikelyTools {
+            ranked: &ranked,
+            band: prediction.confidence(bounds.max_tools).band,
+            cold,
+        };
         let size_choice = draw.and_then(|draw| explored.explore(size, share, draw));
-        let (size, explored) = explored_size(size, size_choice.as_ref());
+        self.choose_likely(inputs, &candidates, &likely, size, size_choice)
+    }
+
+    /// Selects the most likely tools: as many as `greedy` says, or as exploration decided.
+    fn choose_likely(
+        &self,
+        inputs: &SelectionInputs<'_>,
+        candidates: &OfferCandidates<'_>,
+        likely: &LikelyTools<'_>,
+        greedy: Result<usize, ShowAllReason>,
+        size_choice: Option<SizeChoice>,
+    ) -> SelectedTools {
+        let (size, explored) = explored_size(greedy, size_choice.as_ref());
         let chosen = match size {
             Err(why) => whole_list(why, SelectionReason::ColdStart),
             Ok(n) => {
-                let choice = self.choose_tools(inputs, &candidates, &ranked, n);
-                let band = prediction.confidence(bounds.max_tools).band;
+                let choice = self.choose_tools(inputs, candidates, likely.ranked, n);
                 SelectedTools {
-                    mass: Some(summed_probability(&ranked, &choice.shown)),
+                    mass: Some(summed_probability(likely.ranked, &choice.shown)),
                     tools: choice.shown,
                     mode: SelectionMode::Prediction,
-                    reason: cold,
-                    search_first: cold.is_some() || band != ConfidenceBand::Filter,
+                    reason: likely.cold,
+                    search_first: likely.cold.is_some() || likely.band != ConfidenceBand::Filter,
                     size_choice: None,
                 }
             }

@@ -144,10 +144,13 @@ impl SizeDraw {
         digest.update(seed.to_be_bytes());
         digest.update(unit);
         let digest: [u8; 32] = digest.finalize().into();
-        let [a, b, c, d, e, f, g, h, ..] = digest;
+        let word = |from: usize| {
+            let bytes = digest.iter().skip(from).take(4);
+            bytes.fold(0, |word, byte| word << 8 | u32::from(*byte))
+        };
         Self {
-            coin: u32::from_be_bytes([a, b, c, d]),
-            place: u32::from_be_bytes([e, f, g, h]),
+            coin: word(0),
+            place: word(4),
         }
     }
 

@@ -114,6 +114,18 @@ async fn shared_lists_are_drawn_once_per_epoch_by_the_seed() {
 }
 
 #[tokio::test]
+async fn marks_of_clients_that_load_on_demand_are_not_explored() {
+    let local = Principal::local();
+    let options = FilteringConfig {
+        policy: Some(ListPolicyName::Hints),
+        ..exploring(1.0, Some(9))
+    };
+    let lists = lists_of(options, None);
+    let shown = lists.list(&request(&local, 1), &catalog_of(0..N)).await;
+    assert_eq!(shown.size_choice, None);
+}
+
+#[tokio::test]
 async fn explored_lists_keep_pins_used_tools_and_the_budget() {
     let local = Principal::local();
     let catalog = catalog_of(0..N);

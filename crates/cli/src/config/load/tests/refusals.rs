@@ -20,6 +20,17 @@ fn searches_must_not_wait_longer_for_models_than_requests_may_take() {
 }
 
 #[test]
+fn exploration_is_validated() {
+    toml("[filtering.exploration]\nshare = 0.1\nseed = 7\n").unwrap();
+    let refusal = |text: &str| toml(text).unwrap_err().to_string();
+    let share = refusal("[filtering.exploration]\nshare = 1.5\n");
+    let expected = "filtering.exploration.share: expected a number from 0 to 1";
+    assert!(share.contains(expected), "{share}");
+    let seed = refusal("[filtering.exploration]\nseed = -1\n");
+    assert!(seed.contains("filtering.exploration.seed"), "{seed}");
+}
+
+#[test]
 fn refusals_name_file_key_and_expected_value() {
     for (text, refusal) in [
         (
@@ -27,7 +38,7 @@ fn refusals_name_file_key_and_expected_value() {
             "riglm.toml: filtering.stratgey: unknown field `stratgey`, expected one of `enabled`, \
              `strategy`, `policy`, `min_tools`, `max_tools`, `token_budget`, `epoch`, `coverage`, \
              `gate_writes`, `enforce`, `context_shift`, `pins`, `bans`, `forbid`, `allow`, `deny`, `clients`, \
-             `pools`, `costs`",
+             `pools`, `costs`, `exploration`",
         ),
         (
             "[filtering]\nstrategy = \"magic\"\n",
