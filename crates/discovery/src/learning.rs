@@ -11,6 +11,7 @@ mod arms;
 mod external_advice;
 mod learner;
 mod next_tools;
+mod principals;
 #[cfg(any(test, feature = "testing"))]
 pub use next_tools::testing;
 mod session_calls;
@@ -23,4 +24,5 @@ pub use learner::idle_gap;
 pub use next_tools::{
     Fallback, Intent, NextTool, NextTools, NextToolsOptions, Prediction, SessionView,
 };
+pub use principals::{LearningIsolation, MAX_PRINCIPAL_PREDICTORS, PrincipalPredictors};
 pub use task::{LearningStores, LearningTask};

@@ -63,7 +63,7 @@ impl ConformalLists {
         if let Some(context) = request.context() {
             scope.state.lock().chosen_for = Some(Arc::clone(context));
         }
-        let has_learned = self.predictor.has_learned();
+        let has_learned = self.predictor.has_learned(request);
         let prediction = if has_learned {
             self.predictor.predict_for_list(request, catalog).await
         } else {

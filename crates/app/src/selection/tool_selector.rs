@@ -175,7 +175,7 @@ impl ToolSelector {
             all_tokens,
         };
         let size = list_size(&candidates, &evidence, &bounds, &prices);
-        if !self.predictor.has_learned() {
+        if !self.predictor.has_learned(request) {
             let reason = SelectionReason::NothingLearned;
             if let Some(chosen) = self.choose_topic(inputs, &candidates, None, Some(reason)) {
                 return chosen;

@@ -8,11 +8,14 @@ use riglm_adapters_prediction::external::{ExternalConfig, external_predictor_fro
 use riglm_adapters_prediction::{PredictionConfig, predictor_from};
 use riglm_discovery::experiments::Experiments;
 use riglm_discovery::learning::{
-    ArmPredictor, ExternalAdviser, LearningStores, LearningTask, NextTools, NextToolsOptions,
+    ArmPredictor, ExternalAdviser, LearningIsolation, LearningStores, LearningTask, NextTools,
+    NextToolsOptions, PrincipalPredictors,
 };
+use riglm_domain::privacy::principal::Principal;
 
-use super::extensions::{Extensions, PredictorFactory};
+use super::extensions::{Extensions, MakeLearner, PredictorFactory};
 use super::foundation::Foundation;
+use crate::config::Config;
 
 /// Returns the predictor, and the task that trains it; `None` if prediction is off or nothing is
 /// stored.
@@ -25,12 +28,20 @@ pub(super) fn learning_from(
     experiments: Option<&Arc<Experiments>>,
 ) -> anyhow::Result<Option<(Arc<NextTools>, LearningTask)>> {
     let config = &base.config.prediction;
+    if base.extensions.external_predictor.is_some() && !config.shared_learning {
+        anyhow::bail!(
+            "prediction.shared_learning = false cannot be combined with an external predictor, \
+             which learns from the calls of all principals"
+        );
+    }
     let Some(store) = base.store().filter(|_| config.enabled) else {
         return Ok(None);
     };
     let options = next_tools_options(config);
     let PredictorFactory { model, make } = predictor_factory(config, &base.extensions);
+    let of_principals = principal_predictors(base.config, &model, &make);
     let next_tools = NextTools::new(make(), options)
+        .with_principals(of_principals)
         .with_arms(arm_predictors(config, experiments), experiments.cloned())
         .with_external(adviser(config, &base.extensions)?);
     let next_tools = Arc::new(next_tools);
@@ -46,6 +57,36 @@ pub(super) fn learning_from(
     let make = move || make();
     let task = LearningTask::new(stores, clock, Arc::clone(&next_tools), model, make);
     Ok(Some((next_tools, task)))
+}
+
+/// Returns the isolation of principals that the section configures.
+pub(super) fn isolation(config: &PredictionConfig) -> LearningIsolation {
+    if config.shared_learning {
+        LearningIsolation::Shared
+    } else {
+        LearningIsolation::PerPrincipal
+    }
+}
+
+/// Returns the factory of the predictors of principals; `None` if they share one. The principals
+/// with a key are expected, or the only one if there are no keys.
+fn principal_predictors(
+    config: &Config,
+    model: &str,
+    make: &Arc<MakeLearner>,
+) -> Option<PrincipalPredictors> {
+    if isolation(&config.prediction) == LearningIsolation::Shared {
+        return None;
+    }
+    let mut expected: Vec<Principal> = config.keys.principals().cloned().collect();
+    if expected.is_empty() {
+        expected.push(Principal::local());
+    }
+    Some(PrincipalPredictors {
+        model: model.to_owned(),
+        make: Arc::clone(make),
+        expected,
+    })
 }
 
 /// Returns the factory of the default predictor.

@@ -14,6 +14,7 @@ use riglm_domain::selection::TopicWords;
 use riglm_ports::list_policy::ListPolicy;
 
 use super::foundation::Foundation;
+use super::learning::isolation;
 use crate::config::{Config, SearchConfig};
 
 pub(super) fn filter_from(
@@ -45,6 +46,7 @@ pub(super) fn filter_from(
         counter: Arc::new(O200kTokenCounter),
         clock: Arc::clone(&base.clock),
     });
+    let lists = lists.with_isolation(isolation(&config.prediction));
     ListFilter::from_lists(Arc::new(lists))
 }
 

@@ -109,6 +109,7 @@ const FIXED: &[(&[&str], &str)] = &[
     (&["recording", "spool_max_bytes"], OF_THE_RECORDER),
     (&["recording", "tokens"], OF_THE_RECORDER),
     (&["prediction", "enabled"], OF_THE_PREDICTOR),
+    (&["prediction", "shared_learning"], OF_THE_PREDICTOR),
     (&["prediction", "predictor"], OF_THE_PREDICTOR),
     (&["prediction", "experts"], OF_THE_PREDICTOR),
     (&["prediction", "half_life_days"], OF_THE_PREDICTOR),
