@@ -192,3 +192,63 @@ async fn a_model_with_a_truncated_file_is_refused_by_name() {
         "{said}"
     );
 }
+
+/// Returns a logged list size with this probability, as `riglm eval policies --output` writes it.
+fn logged_size(cluster: usize, propensity: &str) -> String {
+    format!(
+        r#"{{"cluster":"{cluster}","choice":{{"size":"5","greedy":"10","share":0.5,"candidates":["5","10"],"propensity":{propensity},"draw":{{"coin":0,"place":0}}}},"n_tools":50,"features":[1.0],"outcome":{{"cost":{cluster}.5,"searches":0.0,"coverage":1.0}}}}"#
+    )
+}
+
+async fn policies(folder: &Path, arguments: &[&str]) -> Output {
+    let mut command = process::command(binary::riglm(), &["eval", "policies"]);
+    command
+        .arg("--data-dir")
+        .arg(folder.join("data"))
+        .args(arguments);
+    let ended = tokio::time::timeout(Duration::from_mins(1), command.output());
+    ended.await.unwrap().unwrap()
+}
+
+#[tokio::test]
+async fn list_sizes_are_evaluated_from_a_file_or_refused_with_the_reason() {
+    let folder = TempDir::new().unwrap();
+    let choices = folder.path().join("choices.jsonl");
+    let named = choices.to_str().unwrap();
+    let lines: Vec<String> = (0..40).map(|n| logged_size(n, "0.25")).collect();
+    std::fs::write(&choices, lines.join("\n")).unwrap();
+    let output = policies(folder.path(), &["--choices", named, "--json"]).await;
+    assert!(output.status.success(), "{output:?}");
+    let report: Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(report["explored_sessions"], 40);
+    let of = |name: &str| {
+        let all = report["policies"].as_array().unwrap().iter();
+        all.into_iter().find(|it| it["policy"] == name).unwrap()
+    };
+    // Every session had 5 tools with the probability 0.25, and a mean cost of 20.
+    assert_eq!(of("5")["snips"]["value"], 20.0);
+    assert_eq!(of("5")["ips"]["value"], 80.0);
+    let refusal = of("20")["refusal"].as_str().unwrap();
+    assert!(refusal.starts_with("no overlap: in 40 of 40"), "{refusal}");
+
+    for (line, reason) in [
+        (logged_size(1, "0"), "a propensity must be a number above 0"),
+        (logged_size(1, "0.5"), "the propensity is 0.5, but"),
+        ("{}".into(), "missing field"),
+    ] {
+        std::fs::write(&choices, line).unwrap();
+        let output = policies(folder.path(), &["--choices", named]).await;
+        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert_eq!(output.status.code(), Some(1), "{said}");
+        assert!(
+            said.contains(reason) && said.contains("choices.jsonl"),
+            "{said}"
+        );
+    }
+    let unused = policies(folder.path(), &["--json"]).await;
+    assert!(unused.status.success(), "{unused:?}");
+    let report: Value = serde_json::from_slice(&unused.stdout).unwrap();
+    assert_eq!(report["sessions"], 0);
+    let clip = policies(folder.path(), &["--choices", named, "--clip", "0"]).await;
+    assert!(!clip.status.success());
+}

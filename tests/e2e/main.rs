@@ -24,6 +24,7 @@ mod forbidding;
 mod gating;
 mod hostile;
 mod invalid_calls;
+mod isolation;
 mod key_rotation;
 mod learning;
 mod limits;

@@ -50,7 +50,7 @@ use riglm_domain::prediction::{Selection, SelectionContext};
 use riglm_ports::list_policy::ListPolicy;
 
 pub use config::{
-    ClientRule, CostsConfig, FilteringConfig, PolicyChoice, Pool, ProfileConfig,
+    ClientRule, CostsConfig, ExplorationConfig, FilteringConfig, PolicyChoice, Pool, ProfileConfig,
     ProfileFilteringConfig, SearchAnswerSize, Strategy,
 };
 pub use forbid_rules::{

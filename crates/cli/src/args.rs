@@ -28,8 +28,8 @@ use crate::config::{AddressError, Downstream, Overrides, UpstreamChoice, address
 use crate::demo::DemoServer;
 
 pub use eval::{
-    EvalCommand, EvalRecommendArgs, EvalSearchArgs, EvalSessionsArgs, ExpansionChoice,
-    FusionChoice, HistoryChoice,
+    ClusterChoice, EvalCommand, EvalPoliciesArgs, EvalRecommendArgs, EvalSearchArgs,
+    EvalSessionsArgs, ExpansionChoice, FusionChoice, HistoryChoice, MeasureChoice,
 };
 pub use experiment::{ExperimentCommand, ExperimentStatusArgs, ExperimentStopArgs};
 pub use moment::Moment;
@@ -93,7 +93,7 @@ pub enum Command {
     Login(LoginArgs),
     /// Demonstrate the proxy with a built-in client and built-in servers
     Demo,
-    /// Measure the quality of search, recommendations and work sessions
+    /// Measure the quality of search, recommendations, work sessions and list sizes
     #[command(subcommand)]
     Eval(EvalCommand),
     /// Evaluate predictors and list policies on recorded calls

@@ -113,7 +113,7 @@ pub async fn build(
     let experiments = experiments.as_ref();
     let predictor = PredictorRunner::new(&base, experiments);
     let predictions = predictor.predictions();
-    let built = predictor.build(&config.prediction)?;
+    let built = predictor.build(config)?;
     let search = search_from(&base, predictions, experiments)?;
     let weights = weights_from(&base);
     let recommender = recommender_from(&base, &search, &recorder, &weights, experiments)?;

@@ -12,6 +12,7 @@ mod external_advice;
 mod learner;
 mod live_predictions;
 mod next_tools;
+mod principals;
 #[cfg(any(test, feature = "testing"))]
 pub use next_tools::testing;
 mod session_calls;
@@ -25,4 +26,5 @@ pub use live_predictions::LivePredictions;
 pub use next_tools::{
     Fallback, Intent, NextTool, NextTools, NextToolsOptions, Prediction, SessionView,
 };
+pub use principals::{LearningIsolation, MAX_PRINCIPAL_PREDICTORS, PrincipalPredictors};
 pub use task::{LearningStores, LearningTask};

@@ -74,6 +74,7 @@ pub mod conformal;
 mod decision;
 pub mod economics;
 pub mod epoch;
+mod exploration;
 mod initial_order;
 mod intent_list;
 mod policy;
@@ -95,6 +96,10 @@ pub use bounds::{BoundsError, ListBounds};
 pub use choice::{Candidates, ListChoice, ToolDecision, choose_tools};
 pub use client_class::{ClientClass, ListBehaviour, PromptCache};
 pub use decision::{ListDecision, ShowAllReason, SizeEvidence, decide_list, list_size};
+pub use exploration::{
+    ExplorationShare, ExploredCatalog, Propensity, SizeChoice, SizeChoiceError, SizeDraw,
+    UnknownListSize,
+};
 pub use initial_order::{UnknownTool, initial_order};
 pub use intent_list::{RequestedTools, choose_by_intent};
 pub use policy::{ListPolicyName, UnknownPolicy};

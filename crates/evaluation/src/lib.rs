@@ -6,9 +6,11 @@
 //!
 //! - [`replay`]: recorded sessions, in order of time, through predictors and list policies.
 //! - [`simulation`]: the policies of lists, and what each list would have cost.
+//! - [`counterfactual`]: what other list sizes would have cost, from sizes drawn at random.
 //! - [`labelled_queries`]: searches and recommendations on queries with known correct tools.
 
 mod cold_starts;
+pub mod counterfactual;
 mod forecast;
 pub mod labelled_queries;
 mod metrics;

@@ -392,6 +392,7 @@ macro_rules! usage_store_contract {
                 ]
                 list_epochs: [
                     an_epoch_that_begins_holds,
+                    the_size_choice_of_an_epoch_is_read,
                     each_scope_has_epochs_of_its_own,
                     an_epoch_keeps_the_tools_of_its_beginning,
                     only_the_next_epoch_begins,

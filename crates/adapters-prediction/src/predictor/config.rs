@@ -30,6 +30,8 @@ pub struct BandsConfig {
 pub struct PredictionConfig {
     /// Whether recorded calls are learned.
     pub enabled: bool,
+    /// Whether what is learned from one principal helps the others.
+    pub shared_learning: bool,
     /// Method of predicting the next tool: a name, or a table of an external predictor.
     pub predictor: PredictorChoice,
     /// Parts of `mix`. Empty means all.
@@ -144,6 +146,7 @@ impl Default for PredictionConfig {
     fn default() -> Self {
         Self {
             enabled: true,
+            shared_learning: true,
             predictor: PredictorChoice::default(),
             experts: Vec::new(),
             half_life_days: 30.0,

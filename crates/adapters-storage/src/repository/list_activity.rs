@@ -6,6 +6,7 @@ use async_trait::async_trait;
 use jiff::Timestamp;
 use riglm_domain::catalog::tool::ToolRef;
 use riglm_domain::id::{SessionId, ToolName, UpstreamName, WorkSessionId};
+use riglm_domain::selection::SizeChoice;
 use riglm_domain::selection::account::{
     ListActivity, ListTokens, RecordedCall, RecordedSearch, SeenList,
 };
@@ -121,16 +122,17 @@ macro_rules! newest_lists {
     ($partition:literal, $sqlite_condition:expr, $postgres_condition:expr) => {
         newest!(
             "lists_shown",
-            "session, shown_at, policy, tool_set, n_available, shown_tokens, available_tokens, mode",
+            "session, shown_at, policy, tool_set, n_available, shown_tokens, available_tokens, mode,
+            size_choice",
             ($partition, "shown_at DESC, session DESC"),
             [
                 "hex(session), shown_at, policy, tool_set, n_available, shown_tokens,
-                available_tokens, mode",
+                available_tokens, mode, json(size_choice)",
                 $sqlite_condition
             ],
             [
                 "session, shown_at, policy, tool_set, n_available, shown_tokens, available_tokens,
-                mode",
+                mode, size_choice::json",
                 $postgres_condition
             ]
         )
@@ -303,20 +305,32 @@ impl ActivityStatements {
         let lists: Vec<ListRow> = database.rows(&self.lists, parameter).await?;
         let sets: BTreeSet<&String> = lists.iter().map(|ListRow(_, _, _, set, ..)| set).collect();
         let sets = tool_set::read(database, &sets).await?;
-        let lists = lists.into_iter().filter_map(|row| {
-            let ListRow(session, at, policy, set, n_available, shown, available, mode) = row;
-            let tokens = shown.zip(available);
-            let list = SeenList {
-                at: at.0,
-                policy,
-                // A set can be missing only in a damaged database.
-                tools: sets.get(&set)?.clone(),
-                n_available,
-                tokens: tokens.map(|(shown, available)| ListTokens { shown, available }),
-                mode,
-            };
-            Some((session, list))
-        });
+        let lists =
+            lists.into_iter().filter_map(|row| {
+                let ListRow(
+                    session,
+                    at,
+                    policy,
+                    set,
+                    n_available,
+                    shown,
+                    available,
+                    mode,
+                    size_choice,
+                ) = row;
+                let tokens = shown.zip(available);
+                let list = SeenList {
+                    at: at.0,
+                    policy,
+                    // A set can be missing only in a damaged database.
+                    tools: sets.get(&set)?.clone(),
+                    n_available,
+                    tokens: tokens.map(|(shown, available)| ListTokens { shown, available }),
+                    mode,
+                    size_choice,
+                };
+                Some((session, list))
+            });
         Ok(ActivityRows {
             lists: lists.collect(),
             calls: calls.into_iter().map(CallRow::into_session_call).collect(),
@@ -463,4 +477,5 @@ struct ListRow(
     Option<u64>,
     Option<u64>,
     Option<SelectionMode>,
+    Option<SizeChoice>,
 );

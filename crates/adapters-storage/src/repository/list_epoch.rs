@@ -2,6 +2,7 @@
 
 use async_trait::async_trait;
 use riglm_domain::privacy::canonical::KeyedHash;
+use riglm_domain::selection::SizeChoice;
 use riglm_domain::selection::epoch::ListEpoch;
 use riglm_domain::selection::shown::{SelectionMode, SelectionReason};
 use riglm_ports::analytics::{ListEpochRepository, StoreError, Topic};
@@ -19,28 +20,30 @@ const BEGIN: Statement = Statement {
     table: "list_epochs",
     sqlite: "
         INSERT INTO list_epochs (
-            scope, epoch, policy, tool_set, began_at, known, mode, reason, search_first, client)
+            scope, epoch, policy, tool_set, began_at, known, mode, reason, search_first, client,
+            size_choice)
         VALUES (
             ?1 ->> 0, ?1 ->> 1, ?1 ->> 2, ?1 ->> 3, ?1 ->> 4, ?1 ->> 5, ?1 ->> 6, ?1 ->> 7,
-            ?1 ->> 8, unhex(?1 ->> 9))
+            ?1 ->> 8, unhex(?1 ->> 9), ?1 ->> 10)
         ON CONFLICT (scope) DO UPDATE SET
             epoch = excluded.epoch, policy = excluded.policy, tool_set = excluded.tool_set,
             began_at = excluded.began_at, known = excluded.known, mode = excluded.mode,
             reason = excluded.reason, search_first = excluded.search_first,
-            client = excluded.client",
+            client = excluded.client, size_choice = excluded.size_choice",
     postgres: "
         INSERT INTO list_epochs (
-            scope, epoch, policy, tool_set, began_at, known, mode, reason, search_first, client)
+            scope, epoch, policy, tool_set, began_at, known, mode, reason, search_first, client,
+            size_choice)
         SELECT
             given ->> 0, (given ->> 1)::bigint, given ->> 2, given ->> 3, (given ->> 4)::bigint,
             given ->> 5, given ->> 6, given ->> 7, (given ->> 8)::boolean,
-            decode(given ->> 9, 'hex')
+            decode(given ->> 9, 'hex'), given ->> 10
         FROM (SELECT $1::jsonb AS given) AS parameter
         ON CONFLICT (scope) DO UPDATE SET
             epoch = excluded.epoch, policy = excluded.policy, tool_set = excluded.tool_set,
             began_at = excluded.began_at, known = excluded.known, mode = excluded.mode,
             reason = excluded.reason, search_first = excluded.search_first,
-            client = excluded.client",
+            client = excluded.client, size_choice = excluded.size_choice",
 };
 
 const SELECT: Statement = Statement {
@@ -48,7 +51,7 @@ const SELECT: Statement = Statement {
     sqlite: "
         SELECT json_array(
             scope, epoch, policy, json(shown.tools), began_at, json(known.tools), mode, reason,
-            search_first, iif(client IS NULL, NULL, hex(client)))
+            search_first, iif(client IS NULL, NULL, hex(client)), json(size_choice))
         FROM list_epochs
         JOIN tool_sets AS shown ON shown.id = tool_set
         JOIN tool_sets AS known ON known.id = list_epochs.known
@@ -56,7 +59,7 @@ const SELECT: Statement = Statement {
     postgres: "
         SELECT json_build_array(
             scope, epoch, policy, shown.tools::json, began_at, known.tools::json, mode, reason,
-            search_first::int, encode(client, 'hex'))::text
+            search_first::int, encode(client, 'hex'), size_choice::json)::text
         FROM list_epochs
         JOIN tool_sets AS shown ON shown.id = tool_set
         JOIN tool_sets AS known ON known.id = list_epochs.known
@@ -86,6 +89,7 @@ impl ListEpochRepository for Store {
             epoch.reason,
             epoch.search_first,
             epoch.client,
+            &epoch.size_choice,
         );
         tool_set::write(&mut transaction, [&epoch.tools, &epoch.known]).await?;
         transaction.execute(&BEGIN, &row).await?;
@@ -115,6 +119,7 @@ pub(crate) struct ListEpochRow {
     reason: Option<SelectionReason>,
     search_first: u8,
     client: Option<KeyedHash>,
+    size_choice: Option<SizeChoice>,
 }
 
 impl From<ListEpochRow> for ListEpoch {
@@ -129,6 +134,7 @@ impl From<ListEpochRow> for ListEpoch {
             reason: row.reason,
             search_first: row.search_first != 0,
             client: row.client,
+            size_choice: row.size_choice,
             began_at: row.began_at.0,
         }
     }

@@ -2,6 +2,7 @@
 
 use riglm_domain::id::SessionId;
 use riglm_domain::privacy::principal::Principal;
+use riglm_domain::selection::SizeChoice;
 use riglm_domain::selection::shown::{
     ListShown, SelectionDetails, SelectionMode, SelectionReason, ToolSet,
 };
@@ -18,23 +19,23 @@ const INSERT: Statement = Statement {
     sqlite: "
         INSERT INTO lists_shown (
             session, shown_at, principal, epoch, policy, tool_set, n_available, mode, is_fallback,
-            reason, pool, shown_tokens, available_tokens)
+            reason, pool, shown_tokens, available_tokens, size_choice)
         SELECT
             unhex(value ->> 0, '-'), value ->> 1, value ->> 2, value ->> 3, value ->> 4,
             value ->> 5, value ->> 6, value ->> 7, value ->> 8, value ->> 9, value ->> 10,
-            value ->> 11, value ->> 12
+            value ->> 11, value ->> 12, value ->> 13
         FROM jsonb_each(?1)
         WHERE true
         ON CONFLICT (session, shown_at) DO NOTHING",
     postgres: "
         INSERT INTO lists_shown (
             session, shown_at, principal, epoch, policy, tool_set, n_available, mode, is_fallback,
-            reason, pool, shown_tokens, available_tokens)
+            reason, pool, shown_tokens, available_tokens, size_choice)
         SELECT
             (value ->> 0)::uuid, (value ->> 1)::bigint, value ->> 2, (value ->> 3)::bigint,
             value ->> 4, value ->> 5, (value ->> 6)::bigint, value ->> 7,
             (value ->> 8)::boolean, value ->> 9, value ->> 10, (value ->> 11)::bigint,
-            (value ->> 12)::bigint
+            (value ->> 12)::bigint, value ->> 13
         FROM jsonb_array_elements($1::jsonb)
         ON CONFLICT (session, shown_at) DO NOTHING",
 };
@@ -44,7 +45,8 @@ const SELECT_NEWEST: Statement = Statement {
     sqlite: "
         SELECT json_array(
             hex(session), principal, shown_at, epoch, policy, json(shown.tools), n_available,
-            mode, is_fallback, reason, json(pools.tools), shown_tokens, available_tokens)
+            mode, is_fallback, reason, json(pools.tools), shown_tokens, available_tokens,
+            json(size_choice))
         FROM lists_shown
         JOIN tool_sets AS shown ON shown.id = tool_set
         LEFT JOIN tool_sets AS pools ON pools.id = pool
@@ -55,7 +57,7 @@ const SELECT_NEWEST: Statement = Statement {
         SELECT json_build_array(
             session, principal, shown_at, epoch, policy, shown.tools::json, n_available,
             mode, is_fallback::int, reason, pools.tools::json, shown_tokens,
-            available_tokens)::text
+            available_tokens, size_choice::json)::text
         FROM lists_shown
         JOIN tool_sets AS shown ON shown.id = tool_set
         LEFT JOIN tool_sets AS pools ON pools.id = pool
@@ -90,6 +92,7 @@ pub(crate) async fn write(
             selection.map(|selection| selection.pool.id()),
             selection.map(|selection| saturating_count(selection.shown_tokens)),
             selection.map(|selection| saturating_count(selection.available_tokens)),
+            selection.and_then(|selection| selection.size_choice.as_ref()),
         )
     });
     transaction.write(&INSERT, EncodedRows::new(rows)?).await?;
@@ -123,6 +126,7 @@ pub(crate) struct ListShownRow {
     pool: Option<ToolsColumn>,
     shown_tokens: Option<u64>,
     available_tokens: Option<u64>,
+    size_choice: Option<SizeChoice>,
 }
 
 impl From<ListShownRow> for ListShown {
@@ -131,6 +135,7 @@ impl From<ListShownRow> for ListShown {
             mode,
             is_fallback: row.is_fallback.is_some_and(|is_fallback| is_fallback != 0),
             reason: row.reason,
+            size_choice: row.size_choice,
             pool: pool.into(),
             shown_tokens: row.shown_tokens.unwrap_or(0),
             available_tokens: row.available_tokens.unwrap_or(0),

@@ -101,6 +101,7 @@ async fn agree_in_round(store: &Store, round: u8, n: u8, report: &mut ReplicaRep
         known: ToolSet::new(Vec::new()),
         mode: SelectionMode::Prediction,
         reason: None,
+        size_choice: None,
         search_first: n == 1,
         client: None,
         began_at: at,

@@ -333,9 +333,9 @@ impl ClientContext {
         let told_at = self.listing.last.lock().told_at.take();
         let is_prompt = told_at.is_some_and(|at| at.elapsed() < REFETCH_WITHIN);
         if is_prompt && self.era() == Era::Legacy {
-            lists.record_refetch(&self.client_name());
+            lists.record_refetch(&self.principal, &self.client_name());
         }
-        if lists.refetches_lists(&self.client_name()) {
+        if lists.refetches_lists(&self.principal, &self.client_name()) {
             self.listing.refetches_lists.store(true, Ordering::Relaxed);
         }
     }

@@ -97,6 +97,7 @@ impl ListComposer<'_> {
                         mode: shown.mode,
                         is_fallback: shown.is_fallback,
                         reason: shown.reason,
+                        size_choice: shown.size_choice.clone(),
                         pool: (*shown.pool).clone(),
                         shown_tokens: shown.shown_tokens,
                         available_tokens: shown.available_tokens,

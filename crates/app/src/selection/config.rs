@@ -7,8 +7,11 @@ mod strategy;
 use std::time::Duration;
 
 use riglm_domain::id::ProfileName;
+use riglm_domain::num::check_share;
 use riglm_domain::prediction::NamePattern;
-use riglm_domain::selection::{ClientClass, ListBounds, ListPolicyName, ListPrices, PromptCache};
+use riglm_domain::selection::{
+    ClientClass, ExplorationShare, ListBounds, ListPolicyName, ListPrices, PromptCache,
+};
 use serde::{Deserialize, Serialize};
 use validator::{Validate, ValidationError};
 
@@ -82,6 +85,9 @@ pub struct FilteringConfig {
     /// Cost model of the clients' language models.
     #[validate(nested)]
     pub costs: CostsConfig,
+    /// Exploration of list sizes.
+    #[validate(nested)]
+    pub exploration: ExplorationConfig,
 }
 
 impl FilteringConfig {
@@ -155,6 +161,7 @@ impl Default for FilteringConfig {
             }],
             pools: Vec::new(),
             costs: CostsConfig::default(),
+            exploration: ExplorationConfig::default(),
         }
     }
 }
@@ -175,6 +182,28 @@ impl Default for SearchAnswerSize {
             n_tools: prices.n_inline,
             tokens: prices.answer_tokens,
         }
+    }
+}
+
+/// The configuration section `filtering.exploration`: lists whose size is drawn at random, so that
+/// the costs of sizes can be compared without bias.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize, Validate)]
+#[serde(deny_unknown_fields, default)]
+pub struct ExplorationConfig {
+    /// Share of the lists with a random size, 0 to 1. 0 turns exploration off.
+    #[validate(custom(function = "check_share"))]
+    pub share: f64,
+    /// Seed of the draws. Equal seeds have the same draws for the same lists. Without one, each run
+    /// has other draws.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub seed: Option<u64>,
+}
+
+impl ExplorationConfig {
+    /// Returns the share of the lists with a random size; 0 for an invalid one.
+    #[must_use]
+    pub fn share(&self) -> ExplorationShare {
+        ExplorationShare::try_from(self.share).unwrap_or_default()
     }
 }
 
@@ -434,5 +463,20 @@ mod tests {
             error.to_string().contains("expected epoch, append"),
             "{error}"
         );
+    }
+
+    #[test]
+    fn a_share_is_a_number_from_zero_to_one() {
+        let read = |json: &str| serde_json::from_str::<ExplorationConfig>(json).unwrap();
+        assert!(read("{}").share().is_off());
+        let config = read(r#"{"share":0.25,"seed":18446744073709551615}"#);
+        assert!(config.validate().is_ok() && (config.share().get() - 0.25).abs() < 1e-12);
+        assert_eq!(config.seed, Some(u64::MAX));
+        for json in [r#"{"share":1.01}"#, r#"{"share":-0.1}"#] {
+            let error = read(json).validate().unwrap_err().to_string();
+            assert!(error.contains("expected a number from 0 to 1"), "{error}");
+            assert!(read(json).share().is_off());
+        }
+        assert!(serde_json::from_str::<ExplorationConfig>(r#"{"seed":-1}"#).is_err());
     }
 }

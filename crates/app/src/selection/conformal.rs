@@ -63,7 +63,7 @@ impl ConformalLists {
         if let Some(context) = request.context() {
             scope.state.lock().chosen_for = Some(Arc::clone(context));
         }
-        let has_learned = self.predictor.has_learned();
+        let has_learned = self.predictor.has_learned(request);
         let prediction = if has_learned {
             self.predictor.predict_for_list(request, catalog).await
         } else {
@@ -71,7 +71,7 @@ impl ConformalLists {
         };
         let Some(prediction) = prediction else {
             let kept = used_tools(scope, request);
-            let chosen = self.selector.choose(inputs, &kept).await;
+            let chosen = self.selector.choose(inputs, &kept, None).await;
             let epoch = Arc::new(new_epoch(scope, inputs, 1, &chosen));
             let is_fallback = is_fallback(&epoch);
             return (epoch, is_fallback);
@@ -91,6 +91,7 @@ impl ConformalLists {
             mode: SelectionMode::Prediction,
             reason: None,
             search_first: false,
+            size_choice: None,
         };
         let epoch = new_epoch(scope, inputs, number, &chosen);
         (Arc::new(epoch), false)

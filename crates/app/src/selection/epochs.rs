@@ -6,9 +6,9 @@ use std::time::Duration;
 
 use jiff::{SignedDuration, Timestamp};
 use riglm_domain::catalog::tool::ToolRef;
-use riglm_domain::selection::ListPolicyName;
 use riglm_domain::selection::epoch::ListEpoch;
 use riglm_domain::selection::shown::{SelectionMode, SelectionReason, ToolSet};
+use riglm_domain::selection::{ListPolicyName, SizeDraw};
 
 use super::config::FilteringConfig;
 use super::list_request::ListRequest;
@@ -17,6 +17,7 @@ use super::lists::ListStores;
 use super::tool_marks::fits_any;
 use super::tool_selector::{SelectedTools, SelectionInputs, ToolSelector};
 use super::versioned_options::VersionedOptions;
+use riglm_discovery::entropy::EntropySource;
 use riglm_discovery::search::Catalog;
 
 /// Timeout for reading or storing an epoch. After a timeout the list is selected anyway; other
@@ -36,11 +37,18 @@ const MAX_NEW: usize = 5;
 pub(super) struct ListEpochs {
     stores: Option<ListStores>,
     selector: Arc<ToolSelector>,
+    /// The seed of explored sizes unless the operator gives one; another one in each run.
+    seed: u64,
 }
 
 impl ListEpochs {
     pub(super) fn new(stores: Option<ListStores>, selector: Arc<ToolSelector>) -> Self {
-        Self { stores, selector }
+        let entropy = EntropySource::new().next();
+        Self {
+            stores,
+            selector,
+            seed: (entropy.iter().take(8)).fold(0, |seed, byte| seed << 8 | u64::from(*byte)),
+        }
     }
 
     /// Returns the current epoch, begun now if it is due, and whether it is a fallback.
@@ -94,7 +102,8 @@ impl ListEpochs {
         if let Some(held) = &held {
             kept.extend(held.tools.tools().iter().cloned());
         }
-        let chosen = self.selector.choose(inputs, &kept).await;
+        // Such a list is not stored, so its size is not explored.
+        let chosen = self.selector.choose(inputs, &kept, None).await;
         let number = held.map_or(0, |held| held.epoch);
         let epoch = new_epoch(scope, inputs, number, &chosen);
         let is_fallback = is_fallback(&epoch);
@@ -128,9 +137,39 @@ impl ListEpochs {
     }
 
     async fn first_epoch(&self, scope: &Scope, inputs: &SelectionInputs<'_>) -> ListEpoch {
+        self.select_again(scope, inputs, None).await
+    }
+
+    /// Selects the tools of the epoch after `current`.
+    async fn select_again(
+        &self,
+        scope: &Scope,
+        inputs: &SelectionInputs<'_>,
+        current: Option<&ListEpoch>,
+    ) -> ListEpoch {
+        let number = current.map_or(1, |current| current.epoch.saturating_add(1));
+        let draw = self.draw(scope, inputs.options(), number, current);
         let kept = used_tools(scope, inputs.request);
-        let chosen = self.selector.choose(inputs, &kept).await;
-        new_epoch(scope, inputs, 1, &chosen)
+        let chosen = self.selector.choose(inputs, &kept, Some(draw)).await;
+        new_epoch(scope, inputs, number, &chosen)
+    }
+
+    /// Returns the draw for the size of a list. All lists of a work session have the same draw, also
+    /// after a restart. A list that sessions share gets a new one for each epoch.
+    fn draw(
+        &self,
+        scope: &Scope,
+        options: &FilteringConfig,
+        number: u64,
+        current: Option<&ListEpoch>,
+    ) -> SizeDraw {
+        let seed = options.exploration.seed.unwrap_or(self.seed);
+        let key = scope.key.as_str();
+        if scope.key.is_shared() {
+            return SizeDraw::of_unit(seed, &format!("{key}\u{1f}{number}"));
+        }
+        let known = current.and_then(|epoch| epoch.size_choice.as_ref());
+        known.map_or_else(|| SizeDraw::of_unit(seed, key), |choice| choice.draw)
     }
 
     /// Returns the next epoch, if one is due.
@@ -150,16 +189,12 @@ impl ListEpochs {
         let is_hints = epoch.policy == ListPolicyName::Hints.as_str();
         let is_other_policy = is_hints != (policy == ListPolicyName::Hints);
         if is_other_policy || is_over(scope, request, inputs.options(), epoch) {
-            let kept = used_tools(scope, request);
-            let chosen = self.selector.choose(inputs, &kept).await;
-            return Some(new_epoch(scope, inputs, number, &chosen));
+            return Some(self.select_again(scope, inputs, Some(epoch)).await);
         }
         // A client that declares another context gets another list at its next request.
         let is_of_other_context = !scope.state.lock().is_for(request.context());
         if is_of_other_context || is_of_other_options(scope, inputs.versioned_options, epoch) {
-            let kept = used_tools(scope, request);
-            let chosen = self.selector.choose(inputs, &kept).await;
-            let next = new_epoch(scope, inputs, number, &chosen);
+            let next = self.select_again(scope, inputs, Some(epoch)).await;
             // Another process may have selected the same already.
             if !is_same_choice(&next, epoch) {
                 return Some(next);
@@ -216,6 +251,7 @@ impl ListEpochs {
             Some(
                 SelectionReason::SmallCatalog
                     | SelectionReason::NotPaying
+                    | SelectionReason::Exploration
                     | SelectionReason::NothingLearned
                     | SelectionReason::ColdStart
             )
@@ -225,8 +261,12 @@ impl ListEpochs {
             // tools stay.
             let mut kept = used_tools(scope, request);
             kept.extend(all_known);
-            let chosen = self.selector.choose(inputs, &kept).await;
-            return Some(new_epoch(scope, inputs, number, &chosen));
+            let chosen = self.selector.choose(inputs, &kept, None).await;
+            return Some(ListEpoch {
+                // The list still has everything that was decided for it.
+                size_choice: epoch.size_choice.clone(),
+                ..new_epoch(scope, inputs, number, &chosen)
+            });
         }
         let is_known_changed = all_known.len() != n_known;
         if added.is_empty() && !is_known_changed {
@@ -253,7 +293,7 @@ impl ListEpochs {
         new: &[usize],
     ) -> Vec<ToolRef> {
         let listed: HashSet<ToolRef> = epoch.tools.tools().iter().cloned().collect();
-        let chosen = self.selector.choose(inputs, &listed).await;
+        let chosen = self.selector.choose(inputs, &listed, None).await;
         let is_chosen = |at: &usize| {
             chosen.mode == SelectionMode::All || chosen.tools.binary_search(at).is_ok()
         };
@@ -314,7 +354,8 @@ fn end_of(scope: &Scope, options: &FilteringConfig, epoch: &ListEpoch) -> Option
     }
     let longest = options.epoch;
     let is_learned = epoch.mode == SelectionMode::Prediction && epoch.reason.is_none();
-    let lasts = if is_learned {
+    let is_explored = epoch.reason == Some(SelectionReason::Exploration);
+    let lasts = if is_learned || is_explored {
         longest
     } else {
         longest.min(COLD_EPOCH)
@@ -373,6 +414,7 @@ pub(super) fn new_epoch(
         known: ToolSet::new(known),
         mode: chosen.mode,
         reason: chosen.reason,
+        size_choice: chosen.size_choice.clone(),
         search_first: chosen.search_first,
         // A shared list belongs to no single client.
         client: (inputs.request.client_hash).filter(|_| !scope.key.is_shared()),
@@ -389,6 +431,7 @@ pub(super) fn whole_epoch(request: &ListRequest<'_>, policy: ListPolicyName) -> 
         known: ToolSet::new(Vec::new()),
         mode: SelectionMode::All,
         reason: Some(SelectionReason::Operator),
+        size_choice: None,
         search_first: false,
         client: None,
         began_at: request.now,

@@ -28,9 +28,10 @@ impl ListPredictor {
         self.0.are_on()
     }
 
-    /// Returns whether anything was learned.
-    pub(super) fn has_learned(&self) -> bool {
-        self.0.get().is_some_and(|next| next.has_learned())
+    /// Returns whether anything was learned that applies to the principal of a request.
+    pub(super) fn has_learned(&self, request: &ListRequest<'_>) -> bool {
+        let next_tools = self.0.get();
+        next_tools.is_some_and(|next| next.has_learned(request.principal))
     }
 
     /// Returns the prediction of the next tools; `None` if the predictor failed or is missing.

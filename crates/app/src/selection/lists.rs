@@ -38,7 +38,7 @@ use super::tool_selector::{SelectionInputs, ToolSelector, default_pool};
 use super::warnings::ListWarnings;
 use super::write_gating::{self, is_gated};
 use riglm_discovery::experiments::{Experiments, Participant};
-use riglm_discovery::learning::LivePredictions;
+use riglm_discovery::learning::{LearningIsolation, LivePredictions};
 use riglm_discovery::search::{Catalog, CatalogTool};
 
 /// Repositories of lists, so that all processes show the same ones.
@@ -111,6 +111,7 @@ pub struct Lists {
     stores: Option<ListStores>,
     clock: Arc<dyn Clock>,
     refetching: RefetchingClients,
+    isolation: LearningIsolation,
     experiments: Option<Arc<Experiments>>,
     /// Shared with the selector. A change of the configuration replaces it.
     pub(super) search: Arc<ArcSwap<SearchTerms>>,
@@ -147,9 +148,16 @@ impl Lists {
             stores: parts.stores,
             clock: parts.clock,
             refetching: RefetchingClients::default(),
+            isolation: LearningIsolation::Shared,
             experiments: parts.experiments,
             search,
         }
+    }
+
+    /// Sets whether the behaviour of the clients of one principal may affect the lists of another.
+    #[must_use]
+    pub fn with_isolation(self, isolation: LearningIsolation) -> Self {
+        Self { isolation, ..self }
     }
 
     /// Replaces the options, in general and under each profile; returns whether any of them
@@ -320,14 +328,25 @@ impl Lists {
 
     /// Marks clients of this name as ones that request their list again after a `list_changed`
     /// notification.
-    pub fn record_refetch(&self, client: &str) {
-        self.refetching.add(client);
+    pub fn record_refetch(&self, principal: &Principal, client: &str) {
+        self.refetching
+            .add(&self.refetching_name(principal, client));
     }
 
     /// Returns whether clients of this name request their list again after a notification.
     #[must_use]
-    pub fn refetches_lists(&self, client: &str) -> bool {
-        self.refetching.has(client)
+    pub fn refetches_lists(&self, principal: &Principal, client: &str) -> bool {
+        self.refetching
+            .has(&self.refetching_name(principal, client))
+    }
+
+    /// Returns the name under which the behaviour of a client is noted.
+    fn refetching_name(&self, principal: &Principal, client: &str) -> String {
+        match self.isolation {
+            LearningIsolation::Shared => client.to_owned(),
+            // The separator is a character that cannot occur in the parts.
+            LearningIsolation::PerPrincipal => format!("{principal}\u{1f}{client}"),
+        }
     }
 
     /// Returns the last list that was shown in the scope of a request, if any.

@@ -8,9 +8,9 @@ use jiff::Timestamp;
 use riglm_domain::catalog::tool::ToolRef;
 use riglm_domain::id::OverrideId;
 use riglm_domain::mcp::edit::with_meta;
-use riglm_domain::selection::ListPolicyName;
 use riglm_domain::selection::epoch::ListEpoch;
 use riglm_domain::selection::shown::{SelectionMode, SelectionReason, ToolSet};
+use riglm_domain::selection::{ListPolicyName, SizeChoice};
 
 use super::tool_marks::ToolMark;
 use riglm_discovery::search::{Catalog, ListedTools};
@@ -46,6 +46,8 @@ pub struct ShownList {
     pub is_fallback: bool,
     /// The reason for a fallback or for a whole list.
     pub reason: Option<SelectionReason>,
+    /// The decision about the size of the list, if sizes are explored.
+    pub size_choice: Option<SizeChoice>,
     /// Whether the search tool stands before all others.
     pub search_first: bool,
     /// Time at which another list is planned; `None` for a list without an end.
@@ -156,7 +158,8 @@ impl ShownList {
             Some(
                 SelectionReason::ColdStart
                 | SelectionReason::NothingLearned
-                | SelectionReason::NotPaying,
+                | SelectionReason::NotPaying
+                | SelectionReason::Exploration,
             ) if self.policy != ListPolicyName::Hints => OwnToolsUse::All,
             _ => OwnToolsUse::Search,
         }
@@ -322,6 +325,7 @@ pub(super) fn render(
         mode: epoch.mode,
         is_fallback,
         reason: epoch.reason,
+        size_choice: epoch.size_choice.clone(),
         search_first: epoch.search_first,
         until,
         mass,

@@ -14,9 +14,10 @@ use riglm_domain::prediction::ConfidenceBand;
 use riglm_domain::retrieval::words;
 use riglm_domain::selection::shown::{SelectionMode, SelectionReason};
 use riglm_domain::selection::{
-    Candidates, HiddenToolSearch, ListBounds, ListChoice, ListPolicyName, NamedTool, ReadOnlyHint,
-    ShowAllReason, SizeEvidence, ToolDecision, TopicWords, UnknownTool, choose_tools,
-    initial_order, list_size, rank_for_session, tools_named_in,
+    Candidates, ExploredCatalog, HiddenToolSearch, ListBounds, ListChoice, ListPolicyName,
+    ListSize, NamedTool, ReadOnlyHint, ShowAllReason, SizeChoice, SizeDraw, SizeEvidence,
+    ToolDecision, TopicWords, UnknownTool, choose_tools, initial_order, list_size,
+    rank_for_session, tools_named_in,
 };
 
 use super::config::{FilteringConfig, Pool};
@@ -44,6 +45,8 @@ pub(super) struct SelectedTools {
     pub(super) search_first: bool,
     /// The summed probability of the tools; `None` if a prediction did not select them.
     pub(super) mass: Option<f64>,
+    /// The decision about the size, if sizes are explored.
+    pub(super) size_choice: Option<SizeChoice>,
 }
 
 /// The tools of a catalog as candidates of a list.
@@ -100,6 +103,15 @@ impl<'a> SelectionInputs<'a> {
     }
 }
 
+/// The tools of a prediction, and its confidence.
+struct LikelyTools<'a> {
+    /// Positions with probabilities, the most likely first.
+    ranked: &'a [(usize, f64)],
+    band: ConfidenceBand,
+    /// The reason if no session was learned from.
+    cold: Option<SelectionReason>,
+}
+
 /// Selects the tools of lists.
 #[derive(Debug)]
 pub(super) struct ToolSelector {
@@ -127,11 +139,13 @@ impl ToolSelector {
         }
     }
 
-    /// Selects the tools of a list. Tools in `kept` are always selected.
+    /// Selects the tools of a list. Tools in `kept` are always selected. With a `draw`, the size
+    /// may be explored.
     pub(super) async fn choose(
         &self,
         inputs: &SelectionInputs<'_>,
         kept: &HashSet<ToolRef>,
+        draw: Option<SizeDraw>,
     ) -> SelectedTools {
         let SelectionInputs {
             policy,
@@ -160,10 +174,9 @@ impl ToolSelector {
         }
         let prices = options.prices(self.search.load().answer);
         let outlook = self.predictor.outlook(request, &prices.shape);
-        let finding = if policy == ListPolicyName::Hints {
-            HiddenToolSearch::OwnSearch
-        } else {
-            HiddenToolSearch::ProxySearch
+        let finding = match policy {
+            ListPolicyName::Hints => HiddenToolSearch::OwnSearch,
+            _ => HiddenToolSearch::ProxySearch,
         };
         let evidence = SizeEvidence {
             outlook: &outlook,
@@ -171,7 +184,7 @@ impl ToolSelector {
             all_tokens,
         };
         let size = list_size(&candidates, &evidence, &bounds, &prices);
-        if !self.predictor.has_learned() {
+        if !self.predictor.has_learned(request) {
             let reason = SelectionReason::NothingLearned;
             if let Some(chosen) = self.choose_topic(inputs, &candidates, None, Some(reason)) {
                 return chosen;
@@ -188,6 +201,7 @@ impl ToolSelector {
                     reason: Some(reason),
                     search_first: true,
                     mass: None,
+                    size_choice: None,
                 },
             };
         }
@@ -223,19 +237,51 @@ impl ToolSelector {
                 };
             }
         }
-        match size {
+        // What a client loads on demand is not recorded, so the cost of marks cannot be measured.
+        let share = options.exploration.share();
+        let draw = draw.filter(|_| policy != ListPolicyName::Hints);
+        let explored = ExploredCatalog {
+            n_tools: tools.len(),
+            all_tokens,
+            bounds: &bounds,
+        };
+        let likely = LikelyTools {
+            ranked: &ranked,
+            band: prediction.confidence(bounds.max_tools).band,
+            cold,
+        };
+        let size_choice = draw.and_then(|draw| explored.explore(size, share, draw));
+        self.choose_likely(inputs, &candidates, &likely, size, size_choice)
+    }
+
+    /// Selects the most likely tools: as many as `greedy` says, or as exploration decided.
+    fn choose_likely(
+        &self,
+        inputs: &SelectionInputs<'_>,
+        candidates: &OfferCandidates<'_>,
+        likely: &LikelyTools<'_>,
+        greedy: Result<usize, ShowAllReason>,
+        size_choice: Option<SizeChoice>,
+    ) -> SelectedTools {
+        let (size, explored) = explored_size(greedy, size_choice.as_ref());
+        let chosen = match size {
             Err(why) => whole_list(why, SelectionReason::ColdStart),
             Ok(n) => {
-                let choice = self.choose_tools(inputs, &candidates, &ranked, n);
-                let band = prediction.confidence(bounds.max_tools).band;
+                let choice = self.choose_tools(inputs, candidates, likely.ranked, n);
                 SelectedTools {
-                    mass: Some(summed_probability(&ranked, &choice.shown)),
+                    mass: Some(summed_probability(likely.ranked, &choice.shown)),
                     tools: choice.shown,
                     mode: SelectionMode::Prediction,
-                    reason: cold,
-                    search_first: cold.is_some() || band != ConfidenceBand::Filter,
+                    reason: likely.cold,
+                    search_first: likely.cold.is_some() || likely.band != ConfidenceBand::Filter,
+                    size_choice: None,
                 }
             }
+        };
+        SelectedTools {
+            reason: explored.or(chosen.reason),
+            size_choice,
+            ..chosen
         }
     }
 
@@ -290,6 +336,7 @@ impl ToolSelector {
             reason,
             search_first: true,
             mass: None,
+            size_choice: None,
         })
     }
 
@@ -314,6 +361,7 @@ impl ToolSelector {
                 reason: Some(reason),
                 search_first: true,
                 mass: None,
+                size_choice: None,
             },
         }
     }
@@ -379,6 +427,7 @@ fn choose_pool(
         reason: Some(reason),
         search_first: true,
         mass: None,
+        size_choice: None,
     })
 }
 
@@ -412,6 +461,23 @@ pub(super) fn default_pool(
     }
 }
 
+/// Returns the size of a list, and the reason if exploration decided another one than `greedy`.
+fn explored_size(
+    greedy: Result<usize, ShowAllReason>,
+    choice: Option<&SizeChoice>,
+) -> (Result<usize, ShowAllReason>, Option<SelectionReason>) {
+    match choice {
+        Some(choice) if choice.size != choice.greedy => {
+            let size = match choice.size {
+                ListSize::All => Err(ShowAllReason::NotPaying),
+                ListSize::Tools(n) => Ok(n),
+            };
+            (size, Some(SelectionReason::Exploration))
+        }
+        _ => (greedy, None),
+    }
+}
+
 fn all_tools(reason: SelectionReason) -> SelectedTools {
     SelectedTools {
         tools: Vec::new(),
@@ -419,6 +485,7 @@ fn all_tools(reason: SelectionReason) -> SelectedTools {
         reason: Some(reason),
         search_first: false,
         mass: None,
+        size_choice: None,
     }
 }
 

@@ -4,6 +4,8 @@ use std::path::PathBuf;
 
 use clap::{ArgAction, Args, Subcommand, ValueEnum};
 
+use riglm_evaluation::counterfactual::OutcomeMeasure;
+
 use super::{LocationArgs, OutputFormat};
 
 /// A command of `riglm eval`.
@@ -15,6 +17,55 @@ pub enum EvalCommand {
     Recommend(EvalRecommendArgs),
     /// Measure how well work sessions are derived from the times of calls
     Sessions(EvalSessionsArgs),
+    /// Estimate the costs of list sizes from sizes that were drawn at random
+    Policies(EvalPoliciesArgs),
+}
+
+/// A measure of sessions.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum MeasureChoice {
+    /// Weighed cost, by the prices of `filtering.costs`
+    Cost,
+    /// Number of searches
+    Searches,
+    /// Share of the calls whose tool was in the list
+    Coverage,
+}
+
+impl MeasureChoice {
+    /// Returns the name of the measure.
+    #[must_use]
+    pub fn as_str(self) -> &'static str {
+        OutcomeMeasure::from(self).as_str()
+    }
+
+    /// Returns the number of decimals that tables show.
+    #[must_use]
+    pub fn n_decimals(self) -> usize {
+        match self {
+            Self::Cost => 0,
+            Self::Searches | Self::Coverage => 3,
+        }
+    }
+}
+
+impl From<MeasureChoice> for OutcomeMeasure {
+    fn from(choice: MeasureChoice) -> Self {
+        match choice {
+            MeasureChoice::Cost => Self::Cost,
+            MeasureChoice::Searches => Self::Searches,
+            MeasureChoice::Coverage => Self::Coverage,
+        }
+    }
+}
+
+/// The sessions that count as dependent on each other.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum ClusterChoice {
+    /// Sessions with the same draw
+    Draw,
+    /// Sessions of the same principal
+    Principal,
 }
 
 /// A fusion of the parts of a score.
@@ -141,6 +192,39 @@ pub struct EvalSessionsArgs {
     /// Sessions: one JSON object per line with client and calls, each with a time t; see `replay`
     #[arg(long, value_name = "FILE")]
     pub sessions: PathBuf,
+    /// Print a JSON object
+    #[arg(long = "json", action = ArgAction::SetTrue, value_parser = OutputFormat::parser())]
+    pub format: OutputFormat,
+}
+
+/// Options of `eval policies`.
+#[derive(Clone, Debug, Args)]
+pub struct EvalPoliciesArgs {
+    /// The locations of configuration and data.
+    #[command(flatten)]
+    pub places: LocationArgs,
+    /// Sessions from a file that --output wrote [default: the sessions of the database]
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["days", "limit", "cluster"])]
+    pub choices: Option<PathBuf>,
+    /// Write the sessions to a new file, one JSON object per line
+    #[arg(long, short, value_name = "FILE")]
+    pub output: Option<PathBuf>,
+    /// The measure that is estimated
+    #[arg(long, value_enum, default_value = "cost")]
+    pub measure: MeasureChoice,
+    /// Only sessions that started in the last DAYS days
+    #[arg(long, value_name = "DAYS", default_value_t = 90, value_parser = clap::value_parser!(u32).range(1..=36_500))]
+    pub days: u32,
+    /// Maximum number of sessions, the newest ones
+    #[arg(long, value_name = "N", default_value_t = 10_000, value_parser = clap::value_parser!(u32).range(1..))]
+    pub limit: u32,
+    /// Sessions that count as dependent on each other
+    #[arg(long, value_enum, default_value = "draw")]
+    pub cluster: ClusterChoice,
+    /// Maximum weight of a session in clipped estimates [default: the square root of the number of
+    /// sessions]
+    #[arg(long, value_name = "WEIGHT")]
+    pub clip: Option<f64>,
     /// Print a JSON object
     #[arg(long = "json", action = ArgAction::SetTrue, value_parser = OutputFormat::parser())]
     pub format: OutputFormat,

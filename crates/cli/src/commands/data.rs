@@ -67,7 +67,7 @@ async fn export(config: &Config, arguments: &ExportArgs) -> anyhow::Result<()> {
 }
 
 /// Creates a file that only its owner can read.
-fn create_private_file(path: &Path) -> anyhow::Result<std::fs::File> {
+pub(super) fn create_private_file(path: &Path) -> anyhow::Result<std::fs::File> {
     let mut options = OpenOptions::new();
     options.write(true).create_new(true).mode(0o600);
     let failed = || format!("failed to create {}", path.display());

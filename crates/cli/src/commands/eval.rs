@@ -1,7 +1,8 @@
-//! `riglm eval`: quality of the search, of recommendations and of derived work sessions, on the
-//! user's own data.
+//! `riglm eval`: quality of the search, of recommendations, of derived work sessions and of list
+//! sizes, on the user's own data.
 
 mod dataset;
+mod policies;
 mod recommend;
 mod work_sessions;
 
@@ -35,6 +36,7 @@ impl EvalCommand {
             Self::Search(arguments) => &arguments.places,
             Self::Recommend(arguments) => &arguments.places,
             Self::Sessions(arguments) => &arguments.places,
+            Self::Policies(arguments) => &arguments.places,
         }
     }
 }
@@ -46,7 +48,14 @@ pub(super) fn empty(command: &EvalCommand) -> Option<EmptyOutput> {
             let json = Value::Object(recommend::empty_results());
             Some(EmptyOutput::of(arguments.format, &json))
         }
-        EvalCommand::Recommend(_) | EvalCommand::Search(_) | EvalCommand::Sessions(_) => None,
+        EvalCommand::Policies(arguments) if arguments.choices.is_none() => {
+            let json = policies::empty(arguments);
+            Some(EmptyOutput::of(arguments.format, &json))
+        }
+        EvalCommand::Recommend(_)
+        | EvalCommand::Search(_)
+        | EvalCommand::Sessions(_)
+        | EvalCommand::Policies(_) => None,
     }
 }
 
@@ -55,6 +64,7 @@ pub(super) async fn run(config: &Config, command: &EvalCommand) -> anyhow::Resul
         EvalCommand::Search(arguments) => search(config, arguments).await,
         EvalCommand::Recommend(arguments) => recommend::run(config, arguments).await,
         EvalCommand::Sessions(arguments) => work_sessions::run(config, arguments),
+        EvalCommand::Policies(arguments) => policies::run(config, arguments).await,
     }
 }
 

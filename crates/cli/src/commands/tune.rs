@@ -20,6 +20,11 @@ use crate::config::Config;
 use crate::exit::WrongUsage;
 
 pub(super) async fn run(config: &Config, arguments: &TuneArgs) -> anyhow::Result<()> {
+    if !config.prediction.shared_learning && !arguments.history {
+        let reason = "weights are not tuned with prediction.shared_learning = false: they would \
+                      follow from the feedback of all principals";
+        return Err(WrongUsage(reason.into()).into());
+    }
     let store = open_reader(&config.storage, &config.data_dir, &SystemClock).await?;
     let source = Arc::new(WeightSource::new(config.recommend.weights));
     let stores = TuningStores::of(&Arc::new(store.clone()));

@@ -12,16 +12,18 @@ use riglm_adapters_prediction::{PredictionConfig, predictor_from};
 use riglm_adapters_storage::Store;
 use riglm_discovery::experiments::Experiments;
 use riglm_discovery::learning::{
-    ArmPredictor, ExternalAdviser, LearningStores, LearningTask, LivePredictions, NextTools,
-    NextToolsOptions,
+    ArmPredictor, ExternalAdviser, LearningIsolation, LearningStores, LearningTask,
+    LivePredictions, NextTools, NextToolsOptions, PrincipalPredictors,
 };
+use riglm_domain::privacy::principal::Principal;
 use riglm_ports::clock::Clock;
 use tokio::time::sleep;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-use super::extensions::{Extensions, PredictorFactory};
+use super::extensions::{Extensions, MakeLearner, PredictorFactory};
 use super::foundation::Foundation;
+use crate::config::Config;
 
 /// The interval for checking whether a new predictor has learned the recorded calls.
 const READY_CHECK_INTERVAL: Duration = Duration::from_millis(100);
@@ -89,17 +91,25 @@ impl PredictorRunner {
     /// # Errors
     ///
     /// Returns the error of an external predictor that cannot be used.
-    pub(super) fn build(
-        &self,
-        config: &PredictionConfig,
-    ) -> anyhow::Result<Option<BuiltPredictor>> {
+    pub(super) fn build(&self, all: &Config) -> anyhow::Result<Option<BuiltPredictor>> {
+        let config = &all.prediction;
+        let is_external =
+            self.extensions.external_predictor.is_some() || config.predictor.external().is_some();
+        if is_external && !config.shared_learning {
+            anyhow::bail!(
+                "prediction.shared_learning = false cannot be combined with an external predictor, \
+                 which learns from the calls of all principals"
+            );
+        }
         let Some(store) = self.store.clone().filter(|_| config.enabled) else {
             return Ok(None);
         };
         let experiments = self.experiments.as_ref();
         let options = next_tools_options(config);
         let PredictorFactory { model, make } = predictor_factory(config, &self.extensions);
+        let of_principals = principal_predictors(all, &model, &make);
         let next_tools = NextTools::new(make(), options)
+            .with_principals(of_principals)
             .with_arms(arm_predictors(config, experiments), experiments.cloned())
             .with_external(adviser(config, &self.extensions)?);
         let next_tools = match self.predictions.get() {
@@ -197,6 +207,36 @@ pub(super) fn needs_other_predictor(before: &PredictionConfig, now: &PredictionC
         ..before.clone()
     };
     with_options_of_now != *now
+}
+
+/// Returns the isolation of principals that the section configures.
+pub(super) fn isolation(config: &PredictionConfig) -> LearningIsolation {
+    if config.shared_learning {
+        LearningIsolation::Shared
+    } else {
+        LearningIsolation::PerPrincipal
+    }
+}
+
+/// Returns the factory of the predictors of principals; `None` if they share one. The principals
+/// with a key are expected, or the only one if there are no keys.
+fn principal_predictors(
+    config: &Config,
+    model: &str,
+    make: &Arc<MakeLearner>,
+) -> Option<PrincipalPredictors> {
+    if isolation(&config.prediction) == LearningIsolation::Shared {
+        return None;
+    }
+    let mut expected: Vec<Principal> = config.keys.principals().cloned().collect();
+    if expected.is_empty() {
+        expected.push(Principal::local());
+    }
+    Some(PrincipalPredictors {
+        model: model.to_owned(),
+        make: Arc::clone(make),
+        expected,
+    })
 }
 
 /// Returns the factory of the default predictor.

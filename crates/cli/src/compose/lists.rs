@@ -15,6 +15,7 @@ use riglm_domain::selection::TopicWords;
 use riglm_ports::list_policy::ListPolicy;
 
 use super::foundation::Foundation;
+use super::learning::isolation;
 use crate::config::{Config, SearchConfig};
 
 /// Returns the selection of tools for lists, in the configured way.
@@ -42,6 +43,7 @@ pub(super) fn filter_from(
         counter: Arc::new(O200kTokenCounter),
         clock: Arc::clone(&base.clock),
     });
+    let lists = lists.with_isolation(isolation(&config.prediction));
     let filter = ListFilter::from_lists(Arc::new(lists));
     filter.set_choice(choice_from(&config.filtering));
     warn_of_profiles(config);

@@ -7,7 +7,7 @@ use riglm_adapters_storage::Store;
 use riglm_app::clock::SystemClock;
 use riglm_app::tracking::Recorder;
 use riglm_discovery::experiments::Experiments;
-use riglm_discovery::learning::LivePredictions;
+use riglm_discovery::learning::{LearningIsolation, LivePredictions};
 use riglm_discovery::recommend::{
     RecommendStores, RecommendationLog, Recommender, RecommenderParts, UnrecordedRecommendations,
 };
@@ -17,6 +17,7 @@ use riglm_ports::clock::Clock;
 use riglm_ports::observer::NoObserver;
 
 use super::foundation::Foundation;
+use super::learning::isolation;
 use super::search::{encoders, stores_of};
 use crate::config::Config;
 
@@ -43,6 +44,7 @@ pub(super) fn recommender_from(
         lexicon: config.lexicon()?,
         weights: Arc::clone(weights),
         experiments: experiments.cloned(),
+        isolation: isolation(&config.prediction),
     };
     Ok(Some(Arc::new(Recommender::new(parts))))
 }
@@ -68,7 +70,9 @@ pub async fn recommender_over(
         experiments: None,
     }));
     let weights = Arc::new(WeightSource::new(config.recommend.weights));
-    weights.read(&**store).await?;
+    if isolation(&config.prediction) == LearningIsolation::Shared {
+        weights.read(&**store).await?;
+    }
     let recommender = Recommender::new(RecommenderParts {
         search: Arc::clone(&search),
         store: Some(Arc::clone(store) as Arc<dyn RecommendStores>),
@@ -79,6 +83,7 @@ pub async fn recommender_over(
         lexicon: config.lexicon()?,
         weights,
         experiments: None,
+        isolation: isolation(&config.prediction),
     });
     Ok((search, recommender))
 }

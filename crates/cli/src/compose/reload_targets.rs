@@ -67,7 +67,7 @@ impl ReloadTargets {
         now: &Config,
     ) -> anyhow::Result<ChangedParts> {
         let has_other_predictor = needs_other_predictor(&before.prediction, &now.prediction);
-        let predictor = has_other_predictor.then(|| self.predictor.build(&now.prediction));
+        let predictor = has_other_predictor.then(|| self.predictor.build(now));
         Ok(ChangedParts {
             search: search_change(before, now, Arc::clone(&self.observer))?,
             predictor: predictor.transpose()?,

@@ -8,6 +8,7 @@ use super::tree::join;
 use super::validation::{Refusal, first_refusal};
 use super::{Config, ConfigError, Downstream, LoadedConfig, LoggingConfig, SearchConfig};
 use riglm_adapters_http::ControlConfig;
+use riglm_adapters_prediction::PredictionConfig;
 use riglm_adapters_storage::RecordingConfig;
 use riglm_app::safeguards::{LongResultsConfig, ProfileSafeguardsConfig, SafeguardsConfig};
 use riglm_app::selection::ProfileConfig;
@@ -49,7 +50,10 @@ impl LoadedConfig {
             profile_safeguards: (start.profile_safeguards.iter())
                 .map(profile_safeguards)
                 .collect(),
-            prediction: newer.prediction.clone(),
+            prediction: PredictionConfig {
+                shared_learning: start.prediction.shared_learning,
+                ..newer.prediction.clone()
+            },
             search: SearchConfig {
                 tool_name: start.search.tool_name.clone(),
                 call_tool_name: start.search.call_tool_name.clone(),

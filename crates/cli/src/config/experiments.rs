@@ -136,6 +136,10 @@ fn predictors_problem(around: ReferencedSections<'_>) -> Option<&'static str> {
     let is_searched = around.search.enabled && around.filtering.may_hide();
     if !around.prediction.enabled {
         Some("predictors need prediction.enabled = true")
+    } else if !around.prediction.shared_learning {
+        Some(
+            "predictors need prediction.shared_learning = true: without it, each principal has its own",
+        )
     } else if !around.filtering.uses_predictions() && !is_searched {
         Some(
             "predictors need filtering.strategy = \"prediction\", or search.enabled = true with \

@@ -233,6 +233,7 @@ fn validate_sections(
     if is_sound {
         collect_error(check_own_tools(&sections, tree), &mut wrong);
         collect_error(check_models(&sections, tree), &mut wrong);
+        collect_error(check_isolation(&sections, tree), &mut wrong);
     }
     wrong.extend(check_profiles(&sections, tree));
     let profile = collect_error(named_profile(&sections, overrides), &mut wrong).flatten();
@@ -328,6 +329,28 @@ fn check_models(sections: &Sections, tree: &Map<String, Value>) -> Result<(), Co
         humantime_serde::re::humantime::format_duration(longest)
     );
     Err(value_error(tree, "limits.call_timeout".into(), reason))
+}
+
+/// Validates the isolation of principals: nothing may be learned from all of them together.
+fn check_isolation(sections: &Sections, tree: &Map<String, Value>) -> Result<(), ConfigError> {
+    if sections.prediction.shared_learning {
+        return Ok(());
+    }
+    let (key, what) = if sections.recommend.tuning.enabled {
+        (
+            "recommend.tuning.enabled",
+            "tuned weights follow from the feedback of all principals",
+        )
+    } else if sections.prediction.predictor.external().is_some() {
+        (
+            "prediction.predictor",
+            "an external predictor learns from the calls of all principals",
+        )
+    } else {
+        return Ok(());
+    };
+    let reason = format!("cannot be combined with prediction.shared_learning = false: {what}");
+    Err(value_error(tree, key.into(), reason))
 }
 
 /// Validates riglm's own tools: their names must differ, and a feature may only be on if the tool

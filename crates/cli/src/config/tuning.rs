@@ -42,6 +42,8 @@ const OTHER_KEYS: &[&[&str]] = &[
     &["filtering", "costs", "margin"],
     &["filtering", "costs", "session_calls"],
     &["filtering", "costs", "session_tools"],
+    &["filtering", "exploration", "share"],
+    &["filtering", "exploration", "seed"],
     &["prediction", "enabled"],
     &["prediction", "predictor"],
     &["prediction", "experts"],
@@ -209,6 +211,7 @@ const FIXED: &[(&[&str], &str)] = &[
     (&["recording", "durability"], OF_THE_RECORDER),
     (&["recording", "spool_max_bytes"], OF_THE_RECORDER),
     (&["recording", "tokens"], OF_THE_RECORDER),
+    (&["prediction", "shared_learning"], OF_THE_PREDICTOR),
     (&["recommend", "enabled"], OF_THE_RECOMMENDER),
     (&["recommend", "tools"], OF_THE_RECOMMENDER),
     (&["recommend", "tool_name"], OF_THE_RECOMMENDER),
@@ -231,6 +234,7 @@ const OF_THE_NAMES: &str = "clients know tools by their names";
 const OF_KEYS: &str =
     "keys come only from the configuration file, which riglm reloads when it changes";
 const OF_THE_RECORDER: &str = "the recorder is set up at startup";
+const OF_THE_PREDICTOR: &str = "principals are separated at startup";
 const OF_THE_RECOMMENDER: &str = "the recommender is set up at startup";
 const OF_WHAT_IS_STORED: &str = "the stored parts of calls are set at startup";
 

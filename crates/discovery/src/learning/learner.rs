@@ -8,6 +8,7 @@ use riglm_domain::id::{ContextId, InvocationId};
 use riglm_domain::prediction::{
     ClientKey, LearningScope, SessionHistory, SnapshotError, TextEvidence, ToolIx,
 };
+use riglm_domain::privacy::principal::Principal;
 use riglm_domain::retrieval::embedding::Embedding;
 use riglm_domain::selection::{
     HiddenNeed, SessionTrial, SessionUse, SizeHistory, rank_for_session,
@@ -148,6 +149,8 @@ pub(super) struct Learner {
     /// The newest ended sessions, until they are taken.
     ended: VecDeque<EndedSession>,
     allowance: Allowance,
+    /// The only principal whose calls are learned; `None` for all.
+    only: Option<Principal>,
     /// Counted since this learner was created or restored.
     n_learned: u64,
     has_learned: bool,
@@ -170,7 +173,16 @@ impl Learner {
             session_use: SessionUse::default(),
             ended: VecDeque::new(),
             allowance: Allowance::default(),
+            only: None,
             n_learned: 0,
+        }
+    }
+
+    /// Makes the learner skip the calls of all other principals.
+    pub(super) fn only_of(self, principal: Principal) -> Self {
+        Self {
+            only: Some(principal),
+            ..self
         }
     }
 
@@ -317,6 +329,10 @@ impl Learner {
         now: Timestamp,
     ) {
         if !self.is_new(call) {
+            return;
+        }
+        if (self.only.as_ref()).is_some_and(|principal| *principal != call.principal) {
+            self.recent.insert(call.id, call.started_at);
             return;
         }
         let at = call.started_at.min(now);

@@ -24,6 +24,7 @@ use riglm_ports::predictor::{self, Predictor};
 use super::arms::{ArmLearner, ArmPredictor, MAX_ARM_PREDICTORS};
 use super::external_advice::{AdviceCounts, AdviceRequest, ExternalAdvice, ExternalAdviser};
 use super::learner::{Learner, Origin};
+use super::principals::{PrincipalLearners, PrincipalPredictors};
 use super::session_calls::{CallKey, SessionCalls};
 use super::shared_learner::SharedLearner;
 use crate::experiments::{AssignedArm, Experiments, Participant};
@@ -145,6 +146,8 @@ pub struct NextTools {
     /// The default predictor.
     learner: SharedLearner,
     of_arms: Vec<ArmLearner>,
+    /// The predictors of principals, if none may affect another one.
+    principals: Option<PrincipalLearners>,
     experiments: Option<Arc<Experiments>>,
     external: Option<ExternalAdvice>,
     sessions: Arc<SessionCalls>,
@@ -162,6 +165,7 @@ impl NextTools {
         Self {
             learner: SharedLearner::new(Learner::new(predictor, Origin::default())),
             of_arms: Vec::new(),
+            principals: None,
             experiments: None,
             external: None,
             sessions: Arc::default(),
@@ -185,6 +189,16 @@ impl NextTools {
         Self {
             of_arms: predictors.map(ArmLearner::new).collect(),
             experiments,
+            ..self
+        }
+    }
+
+    /// Gives each principal a predictor of its own, which learns from nobody else. Arms of
+    /// experiments then use it, too. The default predictor still counts the calls of all.
+    #[must_use]
+    pub fn with_principals(self, predictors: Option<PrincipalPredictors>) -> Self {
+        Self {
+            principals: predictors.map(PrincipalLearners::new),
             ..self
         }
     }
@@ -339,14 +353,15 @@ impl NextTools {
         shape: &SessionShape,
     ) -> SessionOutlook {
         let party = ClientKey::new(view.principal, view.client);
-        let learner = self.learner_of(view).read();
-        learner.sizes().outlook(party, is_shared, shape)
+        let learner = self.learner_of(view);
+        learner.read().sizes().outlook(party, is_shared, shape)
     }
 
     /// Returns the share of each tool in the uses of earlier sessions of the client, by position.
     #[must_use]
     pub fn session_use(&self, view: &SessionView<'_>, tools: &[ToolRef]) -> Vec<f64> {
-        let learner = self.learner_of(view).read();
+        let learner = self.learner_of(view);
+        let learner = learner.read();
         let shares = (learner.session_use()).shares(ClientKey::new(view.principal, view.client));
         let vocabulary = learner.predictor().vocabulary();
         let share = |tool| shares.get(&vocabulary.slot(tool)?).copied();
@@ -361,7 +376,8 @@ impl NextTools {
     #[must_use]
     pub fn search_probability(&self, principal: &Principal, client: &str) -> Option<f64> {
         let party = ClientKey::new(principal, client);
-        let learner = self.learner.read();
+        let learner = self.learner_of_principal(principal);
+        let learner = learner.read();
         let outlook = (learner.sizes()).outlook(party, false, &SessionShape::TYPICAL);
         outlook.is_learned().then_some(outlook.seeks)
     }
@@ -422,10 +438,10 @@ impl NextTools {
         self.is_delayed.store(is_delayed, Ordering::Relaxed);
     }
 
-    /// Returns whether anything was ever learned.
+    /// Returns whether anything was ever learned that applies to a principal.
     #[must_use]
-    pub fn has_learned(&self) -> bool {
-        self.learner.read().has_learned()
+    pub fn has_learned(&self, principal: &Principal) -> bool {
+        self.learner_of_principal(principal).read().has_learned()
     }
 
     /// Returns the number of failed predictions since the start.
@@ -453,7 +469,8 @@ impl NextTools {
         let scores = external.and_then(|external| external.recall(self.situation(view, tools)));
         // A panic in a predictor must not fail the request.
         let done = catch_unwind(AssertUnwindSafe(|| {
-            let learner = learner_with(self.learner_of(view), tools);
+            let learner = self.learner_of(view);
+            let learner = learner_with(&learner, tools);
             let slots: Vec<Option<ToolIx>> = {
                 let vocabulary = learner.predictor().vocabulary();
                 tools.iter().map(|tool| vocabulary.slot(tool)).collect()
@@ -471,10 +488,24 @@ impl NextTools {
         done
     }
 
-    fn learner_of(&self, view: &SessionView<'_>) -> &SharedLearner {
+    fn learner_of(&self, view: &SessionView<'_>) -> SharedLearner {
+        if self.principals.is_some() {
+            return self.learner_of_principal(view.principal);
+        }
         let number = self.predictor_of(view.participant());
         let of_arm = number.checked_sub(1).and_then(|at| self.of_arms.get(at));
-        of_arm.map_or(&self.learner, |of_arm| &of_arm.learner)
+        of_arm
+            .map_or(&self.learner, |of_arm| &of_arm.learner)
+            .clone()
+    }
+
+    /// Returns the learned data that apply to a principal outside of experiments.
+    fn learner_of_principal(&self, principal: &Principal) -> SharedLearner {
+        let own = self.principals.as_ref();
+        own.map_or_else(
+            || self.learner.clone(),
+            |all| all.of(principal).learner.clone(),
+        )
     }
 
     /// Counts a failure that must not fail a request, and logs the first one.
@@ -494,6 +525,10 @@ impl NextTools {
 
     pub(super) fn learner(&self) -> &SharedLearner {
         &self.learner
+    }
+
+    pub(super) fn principals(&self) -> Option<&PrincipalLearners> {
+        self.principals.as_ref()
     }
 
     pub(super) fn arm_learners(&self) -> &[ArmLearner] {

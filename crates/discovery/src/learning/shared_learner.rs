@@ -24,6 +24,11 @@ impl SharedLearner {
         self.0.write()
     }
 
+    /// Returns whether both are the same learner, not only equal ones.
+    pub(super) fn is_same(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.0, &other.0)
+    }
+
     /// Replaces the learned data by that of another learner.
     pub(super) fn take_over(&self, other: &Self) {
         std::mem::swap(&mut *self.write(), &mut *other.write());

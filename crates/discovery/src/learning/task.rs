@@ -33,6 +33,7 @@ use super::arms::ArmLearner;
 use super::external_advice::NamedScores;
 use super::learner::{Origin, PrecedingText};
 use super::next_tools::NextTools;
+use super::principals::{PrincipalLearner, PrincipalLearners, PrincipalPredictors};
 use super::shared_learner::SharedLearner;
 
 /// Interval for reading new calls.
@@ -88,6 +89,9 @@ pub struct LearningTask {
     taught: Vec<TrainedPredictor>,
     /// The last call read by the predictors that are behind; `None` before their first part.
     behind_at: Option<InvocationId>,
+    /// The predictors of principals that are behind, and the last call that they have read.
+    new_principals: Vec<(Arc<PrincipalLearner>, TrainedPredictor)>,
+    principals_at: Option<InvocationId>,
     /// Whether clients were removed since the learned data began. Such data must not be saved any
     /// more.
     is_stale: bool,
@@ -144,6 +148,8 @@ impl LearningTask {
             taught: std::iter::once(general).chain(of_arms).collect(),
             next_tools,
             behind_at: None,
+            new_principals: Vec::new(),
+            principals_at: None,
             is_stale: false,
             is_store_failing: false,
             advised_share: 1.0,
@@ -185,6 +191,7 @@ impl LearningTask {
             self.restore_or_learn().await?;
         }
         while self.catch_up_behind().await? {}
+        while self.catch_up_principals().await? {}
         Ok(())
     }
 
@@ -221,6 +228,8 @@ impl LearningTask {
 
     async fn restore_or_learn(&mut self) -> Result<(), StoreError> {
         let origin = self.origin().await?;
+        self.taught.truncate(self.n_general());
+        self.new_principals.clear();
         let mut anew = Vec::new();
         for taught in &mut self.taught {
             // An earlier attempt may have learned from clients that are removed now.
@@ -254,8 +263,14 @@ impl LearningTask {
         for (of_arms, _) in of_arms.filter(|(_, is_in_step)| **is_in_step) {
             of_arms.set_ready();
         }
+        while self.catch_up_principals().await? {}
         self.next_tools.set_ready();
         Ok(())
+    }
+
+    /// Returns the number of predictors that learn from all principals.
+    fn n_general(&self) -> usize {
+        1 + self.next_tools.arm_learners().len()
     }
 
     fn learners(&self) -> Vec<SharedLearner> {
@@ -269,7 +284,89 @@ impl LearningTask {
         let of_arms = of_arms.filter(|of_arms| of_arms.is_ready());
         let of_arms = of_arms.map(|of_arms| &of_arms.learner);
         let general = std::iter::once(self.next_tools.learner());
-        general.chain(of_arms).cloned().collect()
+        let of_principals = self.taught.iter().skip(self.n_general());
+        let of_principals = of_principals.map(|taught| &taught.learner);
+        general
+            .chain(of_arms)
+            .chain(of_principals)
+            .cloned()
+            .collect()
+    }
+
+    /// Trains the predictors of new principals with a part of their unread calls; returns whether
+    /// there is more to read. Predictors that were dropped meanwhile are no longer trained.
+    async fn catch_up_principals(&mut self) -> Result<bool, StoreError> {
+        let next_tools = Arc::clone(&self.next_tools);
+        let Some(principals) = next_tools.principals() else {
+            return Ok(false);
+        };
+        let current = principals.all();
+        let n_general = self.n_general();
+        let of_principals = self.taught.split_off(n_general);
+        let is_current = |taught: &TrainedPredictor| {
+            let mut known = current.iter();
+            known.any(|known| known.is_ready() && known.learner.is_same(&taught.learner))
+        };
+        self.taught
+            .extend(of_principals.into_iter().filter(is_current));
+        if self.new_principals.is_empty() {
+            let is_trained = |new: &PrincipalLearner| {
+                let mut trained = self.taught.iter().skip(n_general);
+                trained.any(|taught| taught.learner.is_same(&new.learner))
+            };
+            let new = current.into_iter().filter(|one| !is_trained(one));
+            let new: Vec<Arc<PrincipalLearner>> = new.collect();
+            if new.is_empty() {
+                return Ok(false);
+            }
+            self.begin_principals(principals, new).await?;
+        }
+        let learners = self.new_principals.iter();
+        let learners: Vec<SharedLearner> =
+            learners.map(|(_, taught)| taught.learner.clone()).collect();
+        let mut after = self.principals_at.max(read_to(&learners));
+        let is_all = self.read_on(&learners, &mut after, PAGES_BEHIND).await;
+        self.principals_at = after;
+        if !is_all? {
+            return Ok(true);
+        }
+        for (new, taught) in std::mem::take(&mut self.new_principals) {
+            new.set_ready();
+            self.taught.push(taught);
+        }
+        Ok(false)
+    }
+
+    /// Restores the snapshots of new principals. Those without one begin with the oldest call.
+    async fn begin_principals(
+        &mut self,
+        principals: &PrincipalLearners,
+        new: Vec<Arc<PrincipalLearner>>,
+    ) -> Result<(), StoreError> {
+        let origin = self.origin().await?;
+        let mut begun = Vec::new();
+        for new in new {
+            let PrincipalPredictors { make, .. } = &principals.how;
+            let model = principals.how.model_of(&new.principal);
+            let taught = TrainedPredictor::new(model, Arc::clone(make), new.learner.clone());
+            let mut taught = taught.only_of(new.principal.clone());
+            taught.reset(origin);
+            let snapshot = self.stores.snapshots.newest_snapshot(&taught.model).await?;
+            taught.version = snapshot.as_ref().map_or(0, |snapshot| snapshot.version);
+            if let Some(snapshot) = snapshot {
+                restore_snapshot(&taught.learner, snapshot).await;
+            }
+            taught.n_saved = Some(taught.learner.read().n_learned());
+            begun.push((new, taught));
+        }
+        let learners: Vec<SharedLearner> = begun
+            .iter()
+            .map(|(_, taught)| taught.learner.clone())
+            .collect();
+        self.know_tools(&learners).await?;
+        self.principals_at = None;
+        self.new_principals = begun;
+        Ok(())
     }
 
     /// Trains the predictors that are behind with a part of their unread calls; returns whether
@@ -314,6 +411,7 @@ impl LearningTask {
         }
         self.catch_up(&self.in_step()).await?;
         self.catch_up_behind().await?;
+        self.catch_up_principals().await?;
         if now >= due.age {
             let learners = self.learners();
             self.know_tools(&learners).await?;
@@ -539,7 +637,10 @@ impl LearningTask {
         let origin = self.origin().await?;
         let fresh = self.taught.iter().map(|taught| taught.new_learner(origin));
         let fresh: Vec<SharedLearner> = fresh.collect();
-        self.skip_old(&fresh).await?;
+        // New principals begin again with this origin.
+        self.new_principals.clear();
+        // The oldest calls may be all that some principal has made.
+        self.skip_old(&fresh[..self.n_general()]).await?;
         self.know_tools(&fresh).await?;
         let learned = self.catch_up(&fresh).await;
         self.advised_share = 1.0;

@@ -22,6 +22,8 @@ use riglm_ports::analytics::Journal;
 use riglm_ports::fake::{ManualClock, MemoryStore, WordCounter};
 use riglm_ports::observer::NoObserver;
 
+use crate::learning::LearningIsolation;
+
 use super::{
     Exclusions, Project, RecommendConfig, RecommendRequest, RecommendationDetails,
     RecommendationLog, Recommender, RecommenderParts,
@@ -119,6 +121,7 @@ impl Scene {
             lexicon: Lexicon::built_in(),
             weights: Arc::new(WeightSource::new(None)),
             experiments: None,
+            isolation: LearningIsolation::Shared,
         };
         Self {
             store,

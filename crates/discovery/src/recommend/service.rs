@@ -28,6 +28,7 @@ use super::reply::{NamedNeighbour, NamedWorkflow, RecommendReply, RecommendedToo
 use super::tool_performance::{PrincipalStatistics, RecommendStores, StatisticsCache};
 use crate::entropy::EntropySource;
 use crate::experiments::{AssignedArm, Experiments, Participant};
+use crate::learning::LearningIsolation;
 use crate::search::{Catalog, CatalogTool, ToolSearch};
 use crate::weight_tuning::{RankingWeights, WeightSource};
 
@@ -55,6 +56,8 @@ pub struct RecommenderParts {
     pub weights: Arc<WeightSource>,
     /// A/B experiments.
     pub experiments: Option<Arc<Experiments>>,
+    /// Whether calls and ratings of one principal may affect the recommendations to another.
+    pub isolation: LearningIsolation,
 }
 
 /// Recommends tools for an intent in words.
@@ -98,11 +101,11 @@ impl Recommender {
         let config = parts.config;
         let clock = parts.clock;
         Self {
-            known: Arc::new(StatisticsCache::new(
-                parts.store,
-                Arc::clone(&clock),
-                config.half_life_days.into(),
-            )),
+            known: {
+                let days = config.half_life_days.into();
+                let known = StatisticsCache::new(parts.store, Arc::clone(&clock), days);
+                Arc::new(known.with_isolation(parts.isolation))
+            },
             finder: Arc::new(CandidateFinder::new(parts.lexicon)),
             kept: RankingCache::new(config.cache_ttl),
             tracks: Attribution::default(),

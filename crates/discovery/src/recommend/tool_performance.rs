@@ -22,6 +22,8 @@ use riglm_ports::analytics::{
 use riglm_ports::clock::Clock;
 use tokio::sync::watch;
 
+use crate::learning::LearningIsolation;
+
 /// Statistics are read again after this time, also after an error.
 const REFRESH_INTERVAL: SignedDuration = SignedDuration::from_mins(1);
 /// Boundaries of the age classes of calls, in days.
@@ -50,7 +52,7 @@ pub(super) struct PrincipalStatistics {
     pub(super) workflows: Arc<Workflows>,
 }
 
-/// Statistics over all principals.
+/// Statistics over all principals, or over one if principals are isolated from each other.
 #[derive(Debug)]
 struct SharedStatistics {
     of: BTreeMap<ToolRef, ToolPerformance>,
@@ -72,6 +74,7 @@ pub(super) struct StatisticsCache {
     store: Option<Arc<dyn RecommendStores>>,
     clock: Arc<dyn Clock>,
     half_life_days: f64,
+    isolation: LearningIsolation,
     /// The shared statistics. The lock is held during a read, so that concurrent requests wait for
     /// it.
     general: tokio::sync::Mutex<LastSharedRead>,
@@ -101,9 +104,15 @@ impl StatisticsCache {
             store,
             clock,
             half_life_days,
+            isolation: LearningIsolation::Shared,
             general: tokio::sync::Mutex::default(),
             of: Mutex::new(LruCache::new(MAX_PRINCIPALS)),
         }
+    }
+
+    /// Sets whether the statistics of a principal follow from its own calls and ratings alone.
+    pub(super) fn with_isolation(self, isolation: LearningIsolation) -> Self {
+        Self { isolation, ..self }
     }
 
     /// Returns the statistics for a principal, and whether they are up to date. If the store fails,
@@ -203,7 +212,15 @@ impl StatisticsCache {
         principal: &Principal,
         asked_at: Timestamp,
     ) -> Result<Option<(PrincipalStatistics, Timestamp)>, StoreError> {
-        let Some(general) = self.shared_statistics(store, asked_at).await? else {
+        let general = match self.isolation {
+            LearningIsolation::Shared => self.shared_statistics(store, asked_at).await?,
+            LearningIsolation::PerPrincipal => {
+                let (days, now) = (self.half_life_days, self.clock.now());
+                let read = SharedStatistics::read(store, Some(principal), days, now).await?;
+                Some(Arc::new(read))
+            }
+        };
+        let Some(general) = general else {
             return Ok(None);
         };
         let mut of = general.of.clone();
@@ -237,7 +254,7 @@ impl StatisticsCache {
         if last.failed_at.is_some_and(|failed_at| failed_at > asked_at) {
             return Ok(None);
         }
-        let read = SharedStatistics::read(store, self.half_life_days, now).await;
+        let read = SharedStatistics::read(store, None, self.half_life_days, now).await;
         let general = read.inspect_err(|_| last.failed_at = Some(self.clock.now()))?;
         let general = Arc::new(general);
         last.read = Some(Arc::clone(&general));
@@ -246,15 +263,18 @@ impl StatisticsCache {
 }
 
 impl SharedStatistics {
+    /// Reads the statistics over all principals, or over the one of a scope.
     async fn read(
         store: &dyn RecommendStores,
+        scope: Option<&Principal>,
         half_life_days: f64,
         now: Timestamp,
     ) -> Result<Self, StoreError> {
+        let is_counted = |of: &Principal| scope.is_none_or(|principal| principal == of);
         let mut of: BTreeMap<ToolRef, ToolPerformance> = BTreeMap::new();
         let mut uses: BTreeMap<ToolRef, Vec<(f64, u64)>> = BTreeMap::new();
         for days in AGE_CLASSES_DAYS {
-            for tool in store.frequencies(None, since(now, days)).await? {
+            for tool in store.frequencies(scope, since(now, days)).await? {
                 let known = uses.entry(tool.tool).or_default();
                 known.push((f64::from(days), tool.n_calls));
             }
@@ -263,16 +283,18 @@ impl SharedStatistics {
             of.entry(tool).or_default().uses = decayed_uses(&n_since, half_life_days);
         }
         let counted = since(now, COUNTED_DAYS);
-        for statistics in store.statistics(None, None, counted).await? {
+        for statistics in store.statistics(scope, None, counted).await? {
             let standing = of.entry(statistics.tool.clone()).or_default();
             standing.endings = CallOutcomes::from(&statistics);
             standing.latency = latency(&statistics);
         }
-        for feedback in store.feedback(None, MAX_FEEDBACK).await? {
+        let feedback = store.feedback(None, MAX_FEEDBACK).await?.into_iter();
+        for feedback in feedback.filter(|one| is_counted(&one.principal)) {
             of.entry(feedback.tool.clone()).or_default().rate(&feedback);
         }
-        let transitions = store.transitions(None, None).await?;
-        let calls = store.recent_calls(MAX_CALLS).await?;
+        let transitions = store.transitions(scope, None).await?;
+        let mut calls = store.recent_calls(MAX_CALLS).await?;
+        calls.retain(|call| is_counted(&call.principal));
         Ok(Self {
             of,
             successions: Arc::new(Successions::new(&transitions)),

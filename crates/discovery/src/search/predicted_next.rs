@@ -39,7 +39,7 @@ pub(super) async fn consult_next(
 /// Returns whether the session lacks a tool that could be predicted.
 fn may_predict(next_tools: &NextTools, call: &SearchRequest) -> bool {
     let n_tools = call.catalog.tools().len();
-    next_tools.has_learned() && (0..n_tools).any(|at| call.is_unknown(at))
+    next_tools.has_learned(&call.principal) && (0..n_tools).any(|at| call.is_unknown(at))
 }
 
 fn refs(call: &SearchRequest) -> Vec<ToolRef> {

@@ -18,7 +18,9 @@ pub use self::summary::{ListSummary, PolicySummary};
 use self::tally::Tally;
 use crate::catalog::tool::ToolRef;
 use crate::retrieval::search::Search;
+use crate::selection::SizeChoice;
 use crate::selection::economics::CostModel;
+use crate::selection::prices::ListPrices;
 use crate::selection::shown::{ListShown, SelectionMode, ToolSet};
 use crate::usage::invocation::{Invocation, ToolSource};
 
@@ -59,6 +61,8 @@ pub struct SeenList {
     pub tokens: Option<ListTokens>,
     /// The mode in which its tools were chosen; `None` in records of older versions.
     pub mode: Option<SelectionMode>,
+    /// The decision about its size, if sizes were explored.
+    pub size_choice: Option<SizeChoice>,
 }
 
 /// A call that the session made.
@@ -96,6 +100,8 @@ impl From<&ListShown> for SeenList {
             n_available: list.n_available,
             tokens,
             mode: list.selection.as_ref().map(|selection| selection.mode),
+            size_choice: (list.selection.as_ref())
+                .and_then(|selection| selection.size_choice.clone()),
         }
     }
 }
@@ -206,6 +212,30 @@ impl ListAccount {
             cost_avoided: tally.cost_avoided(),
         }
     }
+}
+
+/// Returns the weighed cost of a session: the prices of its prompts and searches, each search
+/// counted [`ListPrices::search_weight`] times, in tokens at the price of an uncached one. 0 for a
+/// session without calls and searches. `None` if it had no list, if the tokens of a list were not
+/// counted, or if the prices are so high that the sum is not finite.
+///
+/// Tools that a session lacked without looking for them leave no trace and cost nothing here.
+#[must_use]
+pub fn weighed_cost(activity: &ListActivity, prices: &ListPrices) -> Option<f64> {
+    let is_counted = (activity.lists.iter()).all(|list| list.tokens.is_some());
+    if activity.lists.is_empty() || !is_counted {
+        return None;
+    }
+    let mut tally = Tally::new(&prices.model);
+    for event in events_in_order(activity) {
+        match event {
+            ActivityEvent::List(list) => tally.add_list(list),
+            ActivityEvent::Search(search) => tally.add_search(search),
+            ActivityEvent::Call(call) => tally.add_call(call),
+        }
+    }
+    let cost = tally.paid + (prices.search_weight - 1.0) * tally.paid_for_searches;
+    cost.is_finite().then_some(cost)
 }
 
 enum ActivityEvent<'a> {

@@ -4,6 +4,7 @@ use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
 use crate::privacy::canonical::KeyedHash;
+use crate::selection::exploration::SizeChoice;
 use crate::selection::shown::{SelectionMode, SelectionReason, ToolSet};
 
 /// The list of a scope in one epoch.
@@ -24,6 +25,9 @@ pub struct ListEpoch {
     /// The reason for a fallback of the selection, or for showing all tools.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<SelectionReason>,
+    /// The decision about the size of the list, if sizes are explored.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub size_choice: Option<SizeChoice>,
     /// Whether the search tool comes before all others.
     pub search_first: bool,
     /// The client, if the list is of one client alone. Removing the client removes the list.

@@ -10,6 +10,7 @@ use strum::{EnumString, IntoStaticStr, VariantArray};
 use crate::catalog::tool::ToolRef;
 use crate::id::SessionId;
 use crate::privacy::principal::Principal;
+use crate::selection::exploration::SizeChoice;
 
 /// An immutable set of tools in the order of a list, identified by its content.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -106,6 +107,9 @@ pub struct SelectionDetails {
     /// The reason for the fallback, or for showing all tools.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<SelectionReason>,
+    /// The decision about the size of the list, if sizes are explored.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub size_choice: Option<SizeChoice>,
     /// The default pool from which the selection started.
     pub pool: ToolSet,
     /// The number of tokens in the shown definitions.
@@ -191,6 +195,8 @@ pub enum SelectionReason {
     /// In earlier sessions, the searches for hidden tools would have cost more than a shorter list
     /// saves.
     NotPaying,
+    /// The size of the list was drawn at random, to learn about sizes.
+    Exploration,
     /// The operator configured it.
     Operator,
 }
@@ -210,7 +216,7 @@ impl SelectionReason {
 #[must_use]
 pub fn explain_selection(mode: SelectionMode, reason: Option<SelectionReason>) -> &'static str {
     use SelectionReason::{
-        ColdStart, NotPaying, NothingLearned, Operator, PredictorFailed, SmallCatalog,
+        ColdStart, Exploration, NotPaying, NothingLearned, Operator, PredictorFailed, SmallCatalog,
     };
     match (mode, reason) {
         (SelectionMode::All, Some(SmallCatalog)) => {
@@ -231,6 +237,12 @@ pub fn explain_selection(mode: SelectionMode, reason: Option<SelectionReason>) -
         }
         (SelectionMode::All, Some(PredictorFailed)) => {
             "All tools: the predictor failed, and the numbers of calls are unknown."
+        }
+        (SelectionMode::All, Some(Exploration)) => {
+            "All tools: filtering.exploration drew the size of the list at random."
+        }
+        (SelectionMode::Prediction, Some(Exploration)) => {
+            "The most likely tools: filtering.exploration drew their number at random."
         }
         (SelectionMode::All, Some(Operator) | None) => {
             "All tools: the list policy of the client asks for all tools."

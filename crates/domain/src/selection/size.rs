@@ -11,6 +11,8 @@
 //! rule). This implementation takes the best size itself, and stays with it while others cost about
 //! the same.
 
+use serde::{Deserialize, Serialize};
+
 use super::prices::ListPrices;
 use crate::num::to_f64;
 
@@ -23,8 +25,9 @@ const INITIAL_MARGIN: f64 = 0.1;
 /// Number of sessions after which this share is halved.
 const MARGIN_HALF_SESSIONS: f64 = 5.0;
 
-/// Number of predicted tools in a list.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// Number of predicted tools in a list. Its text is the number, or `all`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
 pub enum ListSize {
     /// This number of the most likely tools.
     Tools(usize),

@@ -1,7 +1,9 @@
 //! The clauses of [`ListEpochRepository`](crate::analytics::ListEpochRepository).
 
+use riglm_domain::selection::epoch::ListEpoch;
+
 use super::UsageStore;
-use super::scene::{list_epoch, odd_texts};
+use super::scene::{list_epoch, odd_texts, size_choice};
 use super::weights::conflict;
 
 /// An epoch that begins is current, and is read with all its values.
@@ -16,6 +18,22 @@ pub async fn an_epoch_that_begins_holds(store: &impl UsageStore) {
         assert_eq!(store.begin_epoch(&begun).await.unwrap(), begun);
         let read = store.list_epoch("scope").await.unwrap();
         assert_eq!(read, Some(begun));
+    }
+}
+
+/// An epoch keeps the decision about its size, with the exact probability, or none.
+pub async fn the_size_choice_of_an_epoch_is_read(store: &impl UsageStore) {
+    for (epoch, size_choice) in [
+        (1, Some(size_choice())),
+        (2, None),
+        (3, Some(size_choice())),
+    ] {
+        let begun = ListEpoch {
+            size_choice,
+            ..list_epoch("scope", epoch, &["a"])
+        };
+        assert_eq!(store.begin_epoch(&begun).await.unwrap(), begun);
+        assert_eq!(store.list_epoch("scope").await.unwrap(), Some(begun));
     }
 }
 

@@ -4,7 +4,7 @@ use riglm_domain::selection::shown::{SelectionDetails, SelectionMode, SelectionR
 use riglm_domain::usage::record::Record;
 
 use super::UsageStore;
-use super::scene::{apply, list_shown, moment, run, session};
+use super::scene::{apply, list_shown, moment, run, session, size_choice};
 
 /// A list is read with every value that was recorded, its tools in their order.
 pub async fn a_list_is_read_as_it_was_shown(store: &impl UsageStore) {
@@ -32,6 +32,7 @@ pub async fn how_a_list_was_chosen_is_read(store: &impl UsageStore) {
             mode,
             is_fallback: n % 2 == 0,
             reason,
+            size_choice: (n % 3 == 0).then(size_choice),
             pool: ToolSet::new(Vec::new()),
             shown_tokens: n.into(),
             available_tokens: 0,

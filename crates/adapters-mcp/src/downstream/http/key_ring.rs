@@ -90,6 +90,11 @@ impl KeyRing {
         self.keys.len()
     }
 
+    /// Returns the principals with a key.
+    pub fn principals(&self) -> impl Iterator<Item = &Principal> {
+        self.keys.iter().map(|(_, principal)| principal)
+    }
+
     /// Returns whether a principal has the same key in `other`. Without any keys in both, this is
     /// true for everybody.
     #[must_use]

@@ -22,6 +22,7 @@ use riglm_discovery::search::CatalogTool;
 
 mod app_tools;
 mod arms;
+mod exploring;
 mod fallback;
 mod histories;
 mod options;

@@ -24,6 +24,7 @@ use super::*;
 use crate::learning::{ArmPredictor, NextToolsOptions};
 
 mod arms;
+mod principals;
 
 struct TaskScene {
     store: Arc<MemoryStore>,
@@ -119,7 +120,14 @@ impl TaskScene {
 
     /// Records calls of a session by a client, at the current time.
     async fn calls(&self, n: u8, names: &[&str]) {
+        self.calls_of("alice", n, names).await;
+    }
+
+    /// Records calls of a session of a principal, at the current time.
+    async fn calls_of(&self, principal: &str, n: u8, names: &[&str]) {
+        let principal = Principal::from_name(principal);
         let mut row = session(run(1), n);
+        row.principal = principal.clone();
         row.client_info.name = format!("client{n}");
         row.client = hash(&row.client_info.name);
         row.id = SessionId::new(self.clock.now(), [n; 10]);
@@ -130,6 +138,7 @@ impl TaskScene {
             made.id = InvocationId::new(at, [0, 0, 0, n, number, 0, 0, 0, 0, 0]);
             (made.started_at, made.continues, made.work_session) = (at, None, None);
             made.context = None;
+            made.principal = principal.clone();
             records.push(Record::CallOpened(made.clone()));
             records.push(Record::CallClosed(end(&made, Outcome::Ok)));
         }
@@ -153,6 +162,15 @@ impl TaskScene {
     }
 
     fn task_with(&self, of_arms: &[Expert]) -> (Arc<NextTools>, LearningTask) {
+        self.task_of(of_arms, None)
+    }
+
+    /// Creates a task with predictors of arms, and with predictors of principals if given.
+    fn task_of(
+        &self,
+        of_arms: &[Expert],
+        of_principals: Option<PrincipalPredictors>,
+    ) -> (Arc<NextTools>, LearningTask) {
         let is_failing = Arc::clone(&self.is_failing);
         let make = move || Box::new(FailingPredictor::new(Arc::clone(&is_failing)));
         let options = NextToolsOptions {
@@ -164,7 +182,8 @@ impl TaskScene {
             .iter()
             .map(|expert| arm_predictor(*expert))
             .collect();
-        let next = Arc::new(NextTools::new(make(), options).with_arms(of_arms, None));
+        let next = NextTools::new(make(), options).with_arms(of_arms, None);
+        let next = Arc::new(next.with_principals(of_principals));
         let unsteady = Arc::new(UnsteadyStore {
             store: self.store.clone(),
             is_away: Arc::clone(&self.is_away),

@@ -3,6 +3,8 @@
 use std::fmt;
 use std::sync::Arc;
 
+use riglm_domain::privacy::principal::Principal;
+
 use crate::learning::arms::MakePredictor;
 use crate::learning::learner::{Learner, Origin};
 use crate::learning::shared_learner::SharedLearner;
@@ -13,6 +15,8 @@ pub(super) struct TrainedPredictor {
     pub(super) model: String,
     make: Arc<MakePredictor>,
     pub(super) learner: SharedLearner,
+    /// The only principal that it learns from; `None` for all.
+    principal: Option<Principal>,
     /// The newest known snapshot, 0 without any.
     pub(super) version: u64,
     /// The number of learned calls at the last snapshot.
@@ -34,14 +38,27 @@ impl TrainedPredictor {
             model,
             make,
             learner,
+            principal: None,
             version: 0,
             n_saved: None,
         }
     }
 
+    /// Makes it learn from the calls of one principal alone.
+    pub(super) fn only_of(self, principal: Principal) -> Self {
+        Self {
+            principal: Some(principal),
+            ..self
+        }
+    }
+
     /// Creates an untrained predictor of the same kind.
     pub(super) fn new_learner(&self, origin: Origin) -> SharedLearner {
-        SharedLearner::new(Learner::new((self.make)(), origin))
+        let learner = Learner::new((self.make)(), origin);
+        SharedLearner::new(match &self.principal {
+            Some(principal) => learner.only_of(principal.clone()),
+            None => learner,
+        })
     }
 
     /// Discards the learned data.

@@ -17,7 +17,9 @@ pub(super) struct Tally<'a> {
     prompted: Option<&'a SeenList>,
     /// Actual cost. Without hidden tools and searches it is the sum of the same numbers as `all`,
     /// so that the difference is exactly 0.
-    paid: f64,
+    pub(super) paid: f64,
+    /// The part of `paid` for searches: their prompts and answers.
+    pub(super) paid_for_searches: f64,
     /// Cost of showing all tools.
     all: f64,
     pub(super) used: BTreeSet<&'a ToolRef>,
@@ -34,6 +36,7 @@ impl<'a> Tally<'a> {
             list: None,
             prompted: None,
             paid: 0.0,
+            paid_for_searches: 0.0,
             all: 0.0,
             used: BTreeSet::new(),
             n_misses: 0,
@@ -57,7 +60,9 @@ impl<'a> Tally<'a> {
         }
         let answer = self.answer_price(search);
         let tokens = self.add_prompt();
-        self.paid += self.prices.prompt(to_f64(tokens.shown)) + answer;
+        let price = self.prices.prompt(to_f64(tokens.shown)) + answer;
+        self.paid += price;
+        self.paid_for_searches += price;
     }
 
     pub(super) fn add_call(&mut self, call: &'a RecordedCall) {

@@ -26,6 +26,7 @@ fn list(millis: i64, n_shown: usize, n_available: usize) -> SeenList {
             available: 100 * n_available as u64,
         }),
         mode: None,
+        size_choice: None,
     }
 }
 
@@ -51,6 +52,33 @@ fn account(activity: &ListActivity) -> ListAccount {
 
 fn near(a: f64, b: f64) -> bool {
     (a - b).abs() < 1e-6 * a.abs().max(1.0)
+}
+
+#[test]
+fn searches_have_their_weight_in_the_cost_of_a_session() {
+    let prices = ListPrices::default();
+    let mut activity = ListActivity {
+        lists: vec![list(0, 10, 50)],
+        calls: vec![
+            call(1, 1, ToolSource::Shown),
+            call(3, 40, ToolSource::Found),
+        ],
+        searches: vec![search(2, Some(400))],
+    };
+    // The list is written once; each of three prompts reads it and the context.
+    let prompt = 0.1 * 21_000.0;
+    let search = prompt + 600.0 + 1.25 * 400.0;
+    let expected = 1.25 * 1_000.0 + 2.0 * prompt + 3.0 * search;
+    let cost = weighed_cost(&activity, &prices).unwrap();
+    assert!(near(cost, expected), "{cost} {expected}");
+    activity.lists[0].tokens = None;
+    assert_eq!(weighed_cost(&activity, &prices), None);
+    assert_eq!(weighed_cost(&ListActivity::default(), &prices), None);
+    let silent = ListActivity {
+        lists: vec![list(0, 10, 50)],
+        ..ListActivity::default()
+    };
+    assert!(weighed_cost(&silent, &prices).is_some_and(|cost| cost.abs() < 1e-12));
 }
 
 #[test]

@@ -10,6 +10,7 @@ use riglm_domain::privacy::principal::Principal;
 use riglm_domain::recommendation::weights::WeightVersion;
 use riglm_domain::selection::epoch::ListEpoch;
 use riglm_domain::selection::shown::{SelectionMode, SelectionReason, ToolSet};
+use riglm_domain::selection::{ExplorationShare, ListSize, SizeChoice, SizeDraw};
 use riglm_domain::usage::learned_state::Snapshot;
 use riglm_domain::usage::work_session::{WorkSession, WorkSessionKey};
 
@@ -93,6 +94,18 @@ pub fn experiment_stop(experiment: &str, n: u8) -> ExperimentStop {
     }
 }
 
+/// Returns a size choice with numbers that a faulty store would round.
+pub fn size_choice() -> SizeChoice {
+    let candidates = [5, 10].map(ListSize::Tools);
+    // A third of 0.1 + 0.2, which no decimal of a few digits equals.
+    let share = ExplorationShare::try_from(0.1 + 0.2).unwrap();
+    let draw = SizeDraw {
+        coin: u32::MAX,
+        place: 1 << 31,
+    };
+    SizeChoice::new(ListSize::All, candidates.into(), share, draw)
+}
+
 /// Returns the epoch of a scope with these tools in its list.
 pub fn list_epoch(scope: &str, epoch: u64, tools: &[&str]) -> ListEpoch {
     ListEpoch {
@@ -103,6 +116,7 @@ pub fn list_epoch(scope: &str, epoch: u64, tools: &[&str]) -> ListEpoch {
         known: ToolSet::new(["z \u{0}'", "a"].map(tool).into()),
         mode: SelectionMode::Frequency,
         reason: Some(SelectionReason::PredictorFailed),
+        size_choice: Some(size_choice()),
         search_first: true,
         client: None,
         began_at: moment(7),

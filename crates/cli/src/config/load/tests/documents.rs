@@ -243,6 +243,7 @@ fn example_configuration_contains_every_known_key() {
         "filtering.clients",
         "filtering.pools",
         "filtering.costs",
+        "filtering.exploration",
         "profiles",
         "profiles.reading.filtering",
         "search",

@@ -20,6 +20,44 @@ fn searches_must_not_wait_longer_for_models_than_requests_may_take() {
 }
 
 #[test]
+fn what_learns_from_all_principals_is_refused_if_they_are_isolated() {
+    let isolated = |more: &str| toml(&format!("[prediction]\nshared_learning = false\n{more}"));
+    isolated("").unwrap();
+    for (more, key) in [
+        (
+            "[recommend.tuning]\nenabled = true\n",
+            "recommend.tuning.enabled",
+        ),
+        (
+            "predictor = { command = [\"scores\"] }\n",
+            "prediction.predictor",
+        ),
+        (
+            "[filtering]\nstrategy = \"prediction\"\n[recommend.experiments.x]\n\
+             metric = \"call_success\"\n[recommend.experiments.x.arms.control]\nshare = 0.5\n\
+             [recommend.experiments.x.arms.other]\nshare = 0.5\npredictors = [\"markov\"]\n",
+            "recommend.experiments.x.arms.other.predictors",
+        ),
+    ] {
+        let refusal = isolated(more).unwrap_err().to_string();
+        let named = format!("riglm.toml: {key}: ");
+        assert!(refusal.contains(&named), "{refusal}");
+        assert!(refusal.contains("prediction.shared_learning"), "{refusal}");
+    }
+}
+
+#[test]
+fn exploration_is_validated() {
+    toml("[filtering.exploration]\nshare = 0.1\nseed = 7\n").unwrap();
+    let refusal = |text: &str| toml(text).unwrap_err().to_string();
+    let share = refusal("[filtering.exploration]\nshare = 1.5\n");
+    let expected = "filtering.exploration.share: expected a number from 0 to 1";
+    assert!(share.contains(expected), "{share}");
+    let seed = refusal("[filtering.exploration]\nseed = -1\n");
+    assert!(seed.contains("filtering.exploration.seed"), "{seed}");
+}
+
+#[test]
 fn refusals_name_file_key_and_expected_value() {
     for (text, refusal) in [
         (
@@ -27,7 +65,7 @@ fn refusals_name_file_key_and_expected_value() {
             "riglm.toml: filtering.stratgey: unknown field `stratgey`, expected one of `enabled`, \
              `strategy`, `policy`, `min_tools`, `max_tools`, `token_budget`, `epoch`, `coverage`, \
              `gate_writes`, `enforce`, `context_shift`, `pins`, `bans`, `forbid`, `allow`, `deny`, `clients`, \
-             `pools`, `costs`",
+             `pools`, `costs`, `exploration`",
         ),
         (
             "[filtering]\nstrategy = \"magic\"\n",

@@ -1,0 +1,515 @@
+//! Exploration of list sizes: some lists have a size that was drawn at random, with a known
+//! probability. So the cost of every size can be estimated without the bias of the rule that would
+//! have decided.
+//!
+//! Let k be the number of candidate sizes and ε the share of explored lists. A size `a` is shown
+//! with the probability `p(a) = ε / k + (1 - ε) [a = greedy]`. This mixture is the logging policy,
+//! and `p(a)` of the shown size is its propensity. The numbers of a draw come from outside: this
+//! module draws nothing itself.
+
+use std::fmt;
+use std::str::FromStr;
+
+use serde::{Deserialize, Serialize};
+use sha2::{Digest, Sha256};
+
+use super::bounds::ListBounds;
+use super::decision::ShowAllReason;
+use super::size::{LIST_SIZES, ListSize};
+use crate::num::to_f64;
+
+/// The number of values of each number of a [`SizeDraw`]: 2^32.
+const DRAW_VALUES: f64 = 4_294_967_296.0;
+/// The largest difference between a stored propensity and the one of its mixture. Text forms of
+/// databases round less than this.
+const TOLERANCE: f64 = 1e-9;
+
+/// The share of lists whose size is drawn at random: a finite number from 0 to 1.
+#[derive(Clone, Copy, Debug, Default, PartialEq, PartialOrd, Serialize, Deserialize)]
+#[serde(try_from = "f64", into = "f64")]
+pub struct ExplorationShare(f64);
+
+/// The probability with which a size was shown: a finite number above 0, at most 1.
+#[derive(Clone, Copy, Debug, PartialEq, PartialOrd, Serialize, Deserialize)]
+#[serde(try_from = "f64", into = "f64")]
+pub struct Propensity(f64);
+
+// Neither type holds NaN.
+impl Eq for ExplorationShare {}
+impl Eq for Propensity {}
+
+/// The error for a size choice that no logging policy makes.
+#[derive(Clone, Debug, PartialEq, thiserror::Error)]
+pub enum SizeChoiceError {
+    /// The share is not a number from 0 to 1.
+    #[error("the share of explored lists must be a number from 0 to 1, not {0}")]
+    Share(f64),
+    /// The probability is not above 0 and at most 1.
+    #[error("a propensity must be a number above 0 and at most 1, not {0}")]
+    Propensity(f64),
+    /// A candidate occurs twice, or the candidates are not in ascending order.
+    #[error("the candidate sizes must be in ascending order, each of them once")]
+    Candidates,
+    /// The shown size or the size of the greedy rule is not a candidate.
+    #[error("the size {0} is not one of the candidate sizes")]
+    NoCandidate(ListSize),
+    /// The propensity differs from the probability of the shown size.
+    #[error(
+        "the propensity is {found}, but the mixture shows the size with probability {expected}"
+    )]
+    OtherPropensity {
+        /// The stored propensity.
+        found: f64,
+        /// The probability under the share and the candidates.
+        expected: f64,
+    },
+}
+
+impl ExplorationShare {
+    /// Returns the share as a number from 0 to 1.
+    #[must_use]
+    pub fn get(self) -> f64 {
+        self.0
+    }
+
+    /// Returns whether no list is explored.
+    #[must_use]
+    pub fn is_off(self) -> bool {
+        self.0 <= 0.0
+    }
+}
+
+impl TryFrom<f64> for ExplorationShare {
+    type Error = SizeChoiceError;
+
+    fn try_from(value: f64) -> Result<Self, Self::Error> {
+        if (0.0..=1.0).contains(&value) {
+            Ok(Self(value))
+        } else {
+            Err(SizeChoiceError::Share(value))
+        }
+    }
+}
+
+impl From<ExplorationShare> for f64 {
+    fn from(share: ExplorationShare) -> Self {
+        share.0
+    }
+}
+
+impl Propensity {
+    /// The probability of a size that is shown in any case.
+    pub const CERTAIN: Self = Self(1.0);
+
+    /// Returns the probability, above 0 and at most 1.
+    #[must_use]
+    pub fn get(self) -> f64 {
+        self.0
+    }
+}
+
+impl TryFrom<f64> for Propensity {
+    type Error = SizeChoiceError;
+
+    fn try_from(value: f64) -> Result<Self, Self::Error> {
+        if value > 0.0 && value <= 1.0 {
+            Ok(Self(value))
+        } else {
+            Err(SizeChoiceError::Propensity(value))
+        }
+    }
+}
+
+impl From<Propensity> for f64 {
+    fn from(propensity: Propensity) -> Self {
+        propensity.0
+    }
+}
+
+/// Two independent uniform numbers, by which a size is drawn. Each is a count of 2^-32.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+pub struct SizeDraw {
+    /// Decides whether the list is explored.
+    pub coin: u32,
+    /// Decides the candidate size of an explored list.
+    pub place: u32,
+}
+
+impl SizeDraw {
+    /// Returns the draw of a unit, such as the epoch of a list. Equal seeds and units have equal
+    /// draws; draws of different ones are independent.
+    #[must_use]
+    pub fn of_unit(seed: u64, unit: &str) -> Self {
+        let mut digest = Sha256::new();
+        digest.update(seed.to_be_bytes());
+        digest.update(unit);
+        let digest: [u8; 32] = digest.finalize().into();
+        let word = |from: usize| {
+            let bytes = digest.iter().skip(from).take(4);
+            bytes.fold(0, |word, byte| word << 8 | u32::from(*byte))
+        };
+        Self {
+            coin: word(0),
+            place: word(4),
+        }
+    }
+
+    fn explores(self, share: ExplorationShare) -> bool {
+        f64::from(self.coin) < share.get() * DRAW_VALUES
+    }
+
+    /// Returns one of `n` positions, each with the same probability; 0 for `n` of 0.
+    fn position(self, n: usize) -> usize {
+        let n = u64::try_from(n)
+            .unwrap_or(u64::MAX)
+            .min(u64::from(u32::MAX));
+        usize::try_from((u64::from(self.place) * n) >> 32).unwrap_or(0)
+    }
+}
+
+/// The decision about a list size under exploration, with everything that its probability depends
+/// on.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SizeChoice {
+    /// The size of the list.
+    pub size: ListSize,
+    /// The size that the greedy rule would have decided: the one with the lowest expected cost.
+    pub greedy: ListSize,
+    /// The share of explored lists.
+    pub share: ExplorationShare,
+    /// The sizes of which an explored list gets one, ascending.
+    pub candidates: Vec<ListSize>,
+    /// The probability with which this size was shown.
+    pub propensity: Propensity,
+    /// The draw. Lists with the same draw are not independent of each other.
+    pub draw: SizeDraw,
+}
+
+impl SizeChoice {
+    /// Decides the size by a draw: with the probability `share` one of the candidates, else the
+    /// size of the greedy rule. The greedy size is always a candidate.
+    #[must_use]
+    pub fn new(
+        greedy: ListSize,
+        mut candidates: Vec<ListSize>,
+        share: ExplorationShare,
+        draw: SizeDraw,
+    ) -> Self {
+        candidates.push(greedy);
+        candidates.sort_unstable();
+        candidates.dedup();
+        let size = if draw.explores(share) {
+            let at = draw.position(candidates.len());
+            candidates.get(at).copied().unwrap_or(greedy)
+        } else {
+            greedy
+        };
+        let mut choice = Self {
+            size,
+            greedy,
+            share,
+            candidates,
+            propensity: Propensity::CERTAIN,
+            draw,
+        };
+        // Above 0: the size is the greedy one, or a candidate under a share above 0.
+        let probability = choice.probability(size);
+        choice.propensity = Propensity::try_from(probability).unwrap_or(Propensity::CERTAIN);
+        choice
+    }
+
+    /// Returns the probability with which the mixture shows a size: 0 for one that is no candidate.
+    #[must_use]
+    pub fn probability(&self, size: ListSize) -> f64 {
+        if !self.candidates.contains(&size) {
+            return 0.0;
+        }
+        let explored = self.share.get() / to_f64(self.candidates.len());
+        if size == self.greedy {
+            (explored + (1.0 - self.share.get())).min(1.0)
+        } else {
+            explored
+        }
+    }
+
+    /// Returns whether the size was drawn at random. It can still be the size of the greedy rule.
+    #[must_use]
+    pub fn is_explored(&self) -> bool {
+        self.draw.explores(self.share)
+    }
+
+    /// Validates a choice from outside.
+    ///
+    /// # Errors
+    ///
+    /// Returns [`SizeChoiceError`] if candidates are out of order, if the size or the greedy size
+    /// is none of them, or if the propensity is not the probability of the size.
+    pub fn check(&self) -> Result<(), SizeChoiceError> {
+        if !self.candidates.is_sorted_by(|a, b| a < b) {
+            return Err(SizeChoiceError::Candidates);
+        }
+        let missing = [self.size, self.greedy]
+            .into_iter()
+            .find(|size| !self.candidates.contains(size));
+        if let Some(size) = missing {
+            return Err(SizeChoiceError::NoCandidate(size));
+        }
+        let (found, expected) = (self.propensity.get(), self.probability(self.size));
+        if (found - expected).abs() > TOLERANCE {
+            return Err(SizeChoiceError::OtherPropensity { found, expected });
+        }
+        Ok(())
+    }
+}
+
+/// The limits of an explored list.
+#[derive(Clone, Copy, Debug)]
+pub struct ExploredCatalog<'a> {
+    /// Number of tools that may be shown.
+    pub n_tools: usize,
+    /// Number of tokens of all their definitions.
+    pub all_tokens: u64,
+    /// The bounds of the list.
+    pub bounds: &'a ListBounds,
+}
+
+impl ExploredCatalog<'_> {
+    /// Decides a list size by a draw in place of the greedy rule, whose decision is `greedy`.
+    ///
+    /// Candidates are the [`LIST_SIZES`] below the size of the catalog, within the bounds. All
+    /// tools are a candidate if they fit into the bounds, or if the greedy rule shows all.
+    ///
+    /// Returns `None` if nothing is explored: the share is 0, or the greedy rule did not compare
+    /// sizes, because the catalog is small or no session was learned from.
+    #[must_use]
+    pub fn explore(
+        &self,
+        greedy: Result<usize, ShowAllReason>,
+        share: ExplorationShare,
+        draw: SizeDraw,
+    ) -> Option<SizeChoice> {
+        if share.is_off() {
+            return None;
+        }
+        let greedy = match greedy {
+            Err(ShowAllReason::SmallCatalog | ShowAllReason::ColdStart) => return None,
+            Err(ShowAllReason::NotPaying) => ListSize::All,
+            Ok(n) => ListSize::Tools(n),
+        };
+        let bounds = self.bounds;
+        let least = bounds.min_tools.min(bounds.max_tools);
+        let shorter = LIST_SIZES.into_iter().filter(|size| *size < self.n_tools);
+        let mut candidates: Vec<ListSize> = shorter
+            .map(|size| size.clamp(least, bounds.max_tools))
+            .filter(|size| *size < self.n_tools)
+            .map(ListSize::Tools)
+            .collect();
+        let fits_budget = (bounds.token_budget).is_none_or(|budget| self.all_tokens <= budget);
+        if self.n_tools <= bounds.max_tools && fits_budget {
+            candidates.push(ListSize::All);
+        }
+        Some(SizeChoice::new(greedy, candidates, share, draw))
+    }
+}
+
+impl fmt::Display for ListSize {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Tools(n) => n.fmt(f),
+            Self::All => f.write_str("all"),
+        }
+    }
+}
+
+/// The error for a text that is no list size.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("expected a number of tools or \"all\", not {0:?}")]
+pub struct UnknownListSize(pub String);
+
+impl FromStr for ListSize {
+    type Err = UnknownListSize;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        if text == "all" {
+            return Ok(Self::All);
+        }
+        text.parse()
+            .map(Self::Tools)
+            .map_err(|_| UnknownListSize(text.to_owned()))
+    }
+}
+
+impl TryFrom<String> for ListSize {
+    type Error = UnknownListSize;
+
+    fn try_from(text: String) -> Result<Self, Self::Error> {
+        text.parse()
+    }
+}
+
+impl From<ListSize> for String {
+    fn from(size: ListSize) -> Self {
+        size.to_string()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn share(value: f64) -> ExplorationShare {
+        ExplorationShare::try_from(value).unwrap()
+    }
+
+    fn tools(sizes: &[usize]) -> Vec<ListSize> {
+        sizes.iter().copied().map(ListSize::Tools).collect()
+    }
+
+    fn candidates(n_tools: usize, bounds: ListBounds, greedy: usize) -> Vec<ListSize> {
+        let catalog = ExploredCatalog {
+            n_tools,
+            all_tokens: 100 * n_tools as u64,
+            bounds: &bounds,
+        };
+        let draw = SizeDraw::of_unit(1, "unit");
+        let choice = catalog.explore(Ok(greedy), share(0.5), draw).unwrap();
+        assert_eq!(choice.check(), Ok(()));
+        choice.candidates
+    }
+
+    #[test]
+    fn candidates_stay_within_the_bounds() {
+        let bounds = |min_tools, max_tools, token_budget| ListBounds {
+            min_tools,
+            max_tools,
+            token_budget,
+        };
+        assert_eq!(
+            candidates(500, bounds(5, 20, None), 10),
+            tools(&[5, 10, 20])
+        );
+        assert_eq!(
+            candidates(500, bounds(8, 30, None), 30),
+            tools(&[8, 10, 20, 30])
+        );
+        assert_eq!(
+            candidates(500, bounds(5, 100, None), 20),
+            tools(&[5, 10, 20, 40, 80])
+        );
+        let mut all = tools(&[5, 10, 20]);
+        all.push(ListSize::All);
+        assert_eq!(candidates(30, bounds(5, 30, None), 10), all);
+        assert_eq!(
+            candidates(30, bounds(5, 30, Some(2_999)), 10),
+            tools(&[5, 10, 20])
+        );
+    }
+
+    #[test]
+    fn the_whole_list_is_explored_if_the_greedy_rule_shows_it() {
+        let bounds = ListBounds::default();
+        let catalog = ExploredCatalog {
+            n_tools: 60,
+            all_tokens: 6_000,
+            bounds: &bounds,
+        };
+        let draw = SizeDraw::of_unit(1, "unit");
+        let explore = |greedy, value| catalog.explore(greedy, share(value), draw);
+        let choice = explore(Err(ShowAllReason::NotPaying), 1.0).unwrap();
+        assert_eq!(choice.greedy, ListSize::All);
+        assert_eq!(choice.candidates.len(), 4);
+        assert!((choice.propensity.get() - 0.25).abs() < 1e-12);
+        for unexplored in [ShowAllReason::SmallCatalog, ShowAllReason::ColdStart] {
+            assert_eq!(explore(Err(unexplored), 1.0), None);
+        }
+        assert_eq!(explore(Ok(10), 0.0), None);
+    }
+
+    #[test]
+    fn choices_that_contradict_themselves_are_refused() {
+        let sound = SizeChoice::new(
+            ListSize::Tools(10),
+            tools(&[5, 10, 20]),
+            share(0.3),
+            SizeDraw { coin: 0, place: 0 },
+        );
+        assert_eq!(sound.size, ListSize::Tools(5));
+        assert!((sound.propensity.get() - 0.1).abs() < 1e-12);
+        assert_eq!(sound.check(), Ok(()));
+        let other = |change: fn(&mut SizeChoice)| {
+            let mut other = sound.clone();
+            change(&mut other);
+            other.check().unwrap_err().to_string()
+        };
+        assert!(other(|it| it.candidates.reverse()).contains("ascending order"));
+        assert!(other(|it| it.size = ListSize::All).contains("size all is not one of"));
+        assert!(other(|it| it.greedy = ListSize::Tools(7)).contains("size 7 is not"));
+        assert!(other(|it| it.propensity = Propensity::CERTAIN).contains("propensity is 1, but"));
+        for value in [0.0, -0.1, 1.1, f64::NAN] {
+            assert!(Propensity::try_from(value).is_err());
+        }
+        for value in [-0.1, 1.1, f64::INFINITY, f64::NAN] {
+            assert!(ExplorationShare::try_from(value).is_err());
+        }
+        let json = serde_json::to_string(&sound).unwrap();
+        assert_eq!(serde_json::from_str::<SizeChoice>(&json).unwrap(), sound);
+        let unsound = json.replace("\"5\"", "\"many\"");
+        assert!(serde_json::from_str::<SizeChoice>(&unsound).is_err());
+    }
+
+    #[test]
+    fn sizes_are_shown_as_often_as_their_propensity_says() {
+        let candidates = tools(&[5, 10, 20, 40]);
+        let greedy = ListSize::Tools(20);
+        let n = 20_000_u32;
+        let mut counts = std::collections::BTreeMap::new();
+        for unit in 0..n {
+            let draw = SizeDraw::of_unit(7, &unit.to_string());
+            let choice = SizeChoice::new(greedy, candidates.clone(), share(0.4), draw);
+            *counts.entry(choice.size).or_insert(0_u32) += 1;
+        }
+        for (size, count) in counts {
+            let expected = if size == greedy { 0.7 } else { 0.1 };
+            let rate = f64::from(count) / f64::from(n);
+            // Five standard errors.
+            let width = 5.0 * (expected * (1.0 - expected) / f64::from(n)).sqrt();
+            assert!((rate - expected).abs() < width, "{size}: {rate}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn a_choice_is_within_the_bounds_and_its_probabilities_sum_to_one(
+            n_tools in 1..300_usize, tokens in 1..500_u64, greedy in 1..100_usize,
+            shows_all: bool, value in 0.001..=1.0_f64,
+            (min_tools, more) in (0..30_usize, 0..120_usize),
+            token_budget in proptest::option::of(0..50_000_u64),
+            (coin, place) in (any::<u32>(), any::<u32>()),
+        ) {
+            let max_tools = (min_tools + more).max(1);
+            let bounds = ListBounds { min_tools, max_tools, token_budget };
+            let catalog = ExploredCatalog {
+                n_tools, all_tokens: tokens * n_tools as u64, bounds: &bounds,
+            };
+            let greedy = if shows_all {
+                Err(ShowAllReason::NotPaying)
+            } else {
+                Ok(greedy.clamp(min_tools.min(max_tools), max_tools))
+            };
+            let draw = SizeDraw { coin, place };
+            let choice = catalog.explore(greedy, share(value), draw).unwrap();
+            prop_assert_eq!(choice.check(), Ok(()));
+            let sum: f64 = choice.candidates.iter().map(|size| choice.probability(*size)).sum();
+            prop_assert!((sum - 1.0).abs() < 1e-9, "{}", sum);
+            match choice.size {
+                ListSize::Tools(n) => prop_assert!(n >= min_tools.min(max_tools) && n <= max_tools),
+                ListSize::All => {
+                    let fits = token_budget.is_none_or(|budget| catalog.all_tokens <= budget);
+                    prop_assert!(shows_all || (n_tools <= max_tools && fits));
+                }
+            }
+        }
+    }
+}
