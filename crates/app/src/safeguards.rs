@@ -142,12 +142,12 @@ impl Safeguards {
             result_cache: earlier_or_new(
                 self.result_cache,
                 before.result_cache.as_ref(),
-                |one, other| one.has_config_of(other),
+                ResultCache::has_config_of,
             ),
             long_results: earlier_or_new(
                 self.long_results,
                 before.long_results.as_ref(),
-                |one, other| one.has_config_of(other),
+                LongResults::has_config_of,
             ),
             budgets: self.budgets.map(|budgets| match &before.budgets {
                 Some(before) => Arc::new(budgets.with_use_of(before)),
@@ -156,11 +156,13 @@ impl Safeguards {
             diminishing_returns: earlier_or_new(
                 self.diminishing_returns,
                 before.diminishing_returns.as_ref(),
-                |one, other| one.has_config_of(other),
+                DiminishingReturns::has_config_of,
             ),
-            limiter: earlier_or_new(self.limiter, before.limiter.as_ref(), |one, other| {
-                one.has_config_of(other)
-            }),
+            limiter: earlier_or_new(
+                self.limiter,
+                before.limiter.as_ref(),
+                Limiter::has_config_of,
+            ),
             ..self
         }
     }

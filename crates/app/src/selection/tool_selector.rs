@@ -238,7 +238,6 @@ impl ToolSelector {
             }
         }
         // What a client loads on demand is not recorded, so the cost of marks cannot be measured.
-        let share = options.exploration.share();
         let draw = draw.filter(|_| policy != ListPolicyName::Hints);
         let explored = ExploredCatalog {
             n_tools: tools.len(),
@@ -250,7 +249,8 @@ impl ToolSelector {
             band: prediction.confidence(bounds.max_tools).band,
             cold,
         };
-        let size_choice = draw.and_then(|draw| explored.explore(size, share, draw));
+        let size_choice =
+            draw.and_then(|draw| explored.explore(size, options.exploration.share(), draw));
         self.choose_likely(inputs, &candidates, &likely, size, size_choice)
     }
 

@@ -50,8 +50,18 @@ pub(super) struct ReloadTargets {
 #[derive(Debug)]
 pub(super) struct ChangedParts {
     search: Option<SearchChange>,
-    /// The new predictor, or that there is none any more.
-    predictor: Option<Option<BuiltPredictor>>,
+    predictor: PredictorChange,
+}
+
+/// The change of the predictor.
+#[derive(Debug)]
+enum PredictorChange {
+    /// The predictor stays.
+    Unchanged,
+    /// Nothing is predicted any more.
+    Off,
+    /// This predictor is to replace the earlier one.
+    New(Box<BuiltPredictor>),
 }
 
 impl ReloadTargets {
@@ -67,10 +77,17 @@ impl ReloadTargets {
         now: &Config,
     ) -> anyhow::Result<ChangedParts> {
         let has_other_predictor = needs_other_predictor(&before.prediction, &now.prediction);
-        let predictor = has_other_predictor.then(|| self.predictor.build(now));
+        let predictor = if has_other_predictor {
+            let built = self.predictor.build(now)?;
+            built.map_or(PredictorChange::Off, |built| {
+                PredictorChange::New(Box::new(built))
+            })
+        } else {
+            PredictorChange::Unchanged
+        };
         Ok(ChangedParts {
             search: search_change(before, now, Arc::clone(&self.observer))?,
-            predictor: predictor.transpose()?,
+            predictor,
         })
     }
 
@@ -92,8 +109,10 @@ impl ReloadTargets {
         if let Some(change) = parts.search {
             self.search.set_config(change);
         }
-        if let Some(predictor) = parts.predictor {
-            self.predictor.replace(predictor);
+        match parts.predictor {
+            PredictorChange::Unchanged => {}
+            PredictorChange::Off => self.predictor.replace(None),
+            PredictorChange::New(built) => self.predictor.replace(Some(*built)),
         }
         self.follow_safeguards(before, now);
         if let Some(recommender) = &self.recommender {
