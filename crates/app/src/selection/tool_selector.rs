@@ -165,9 +165,8 @@ impl ToolSelector {
             sizes: &self.sizes,
         };
         let all_tokens = self.sizes.total(catalog);
-        let is_over_budget = bounds
-            .token_budget
-            .is_some_and(|budget| all_tokens > budget);
+        let budget = bounds.token_budget;
+        let is_over_budget = budget.is_some_and(|budget| all_tokens > budget);
         // A list has at least `min_tools` tools, so none could be hidden.
         if tools.len() <= bounds.min_tools && !is_over_budget {
             return all_tools(SelectionReason::SmallCatalog);
