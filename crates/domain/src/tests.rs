@@ -107,6 +107,7 @@ fn names_of_records_and_lists_are_stable() {
             "nothing_learned",
             "small_catalog",
             "not_paying",
+            "exploration",
             "operator"
         ]
     );
