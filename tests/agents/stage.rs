@@ -209,16 +209,8 @@ fn learning(storage: &Arc<Storage>, clock: &Arc<dyn Clock>) -> (Arc<NextTools>, 
     };
     let next_tools = Arc::new(NextTools::new(predictor_from(&config), options));
     let store = Arc::new(storage.store.clone());
-    let stores = LearningStores {
-        calls: Arc::clone(&store) as _,
-        contexts: Arc::clone(&store) as _,
-        tools: Arc::clone(&store) as _,
-        activities: Arc::clone(&store) as _,
-        snapshots: Arc::clone(&store) as _,
-        changes: store,
-    };
     let task = LearningTask::new(
-        stores,
+        LearningStores::of(&store),
         Arc::clone(clock),
         Arc::clone(&next_tools),
         "simulated".into(),

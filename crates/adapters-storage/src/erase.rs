@@ -3,7 +3,9 @@
 use std::path::Path;
 use std::time::Duration;
 
-use riglm_ports::analytics::{ClientData, ClientSelector, DeletedRows, RecordSink, StoreError};
+use riglm_ports::analytics::{
+    ClientData, ClientSelector, DeletedRows, ErasureReport, RecordSink, StoreError,
+};
 use riglm_ports::clock::Clock;
 use tokio::time::Instant;
 
@@ -13,19 +15,6 @@ use crate::spool;
 
 // The wait before the next attempt, for a running proxy to write its records to the database.
 const AGAIN_AFTER: Duration = Duration::from_secs(1);
-
-/// The result of a deletion.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct ErasureReport {
-    /// The numbers of deleted rows.
-    pub deleted: DeletedRows,
-    /// Whether nothing of the clients is left, not even in the spool. If false, a running proxy
-    /// still holds records of them.
-    pub is_complete: bool,
-    /// Whether a session of the clients had not ended. Records that it writes from now on belong to
-    /// no session, and no later deletion finds them.
-    pub has_open_session: bool,
-}
 
 /// Deletes all stored data of the clients: rows, and records in the spool that will become rows.
 ///

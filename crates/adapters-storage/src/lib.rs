@@ -27,7 +27,7 @@ pub use config::{
     StorageConfig, TokenSizes,
 };
 pub use connect::{Storage, open, open_reader};
-pub use erase::{ErasureReport, erase};
+pub use erase::erase;
 pub use inspect::{Inspection, inspect, location_if_unused, migrate};
 pub use key::{control_token, existing_control_token, keyed_hasher};
 pub use no_journal::NoJournal;

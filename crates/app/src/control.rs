@@ -2,6 +2,7 @@
 //! and what operators decide (settings, overrides, approvals, retention).
 
 pub mod approvals;
+pub mod audit_log;
 pub mod client_data;
 pub mod events;
 pub mod feedback;

@@ -4,7 +4,7 @@ mod browser;
 mod calls;
 mod config;
 mod control_port;
-pub(crate) mod data;
+mod data;
 mod db;
 mod demo;
 mod empty_store;

@@ -29,6 +29,7 @@ use riglm_adapters_mcp::downstream::http::{Faces, HttpOptions, HttpServer};
 use riglm_adapters_storage::Storage;
 use riglm_adapters_telemetry::OtlpTracer;
 use riglm_app::clock::SystemClock;
+use riglm_app::control::audit_log::AuditLog;
 use riglm_app::control::settings::{Settings, SettingsTrail};
 use riglm_app::proxy::{OwnTool, OwnToolNames, OwnToolSet, Proxy, ProxyParts, Upstream};
 use riglm_app::selection::{Forbidden, ListFilter};
@@ -45,6 +46,7 @@ use tokio_util::task::TaskTracker;
 
 use crate::announcement::Announcement;
 use crate::config::Config;
+pub(crate) use control::CARRY_WITHIN;
 pub use control::overrides_over;
 use control::{ControlSources, announce, start_control};
 use experiments::experiments_from;
@@ -170,7 +172,7 @@ pub async fn build(
         recommender,
         weights,
         retention,
-        observer: base.observer(),
+        telemetry: base.telemetry.clone(),
         n_followed: AtomicU64::new(0),
     };
     let settings = following.map(|following| settings_from(&base, following, current, targets));
@@ -341,7 +343,7 @@ fn settings_from(
         warn_of_ignored(reason);
     }
     let trail = base.store().map(|store| store as Arc<dyn AuditTrail>);
-    let trail = SettingsTrail::new(trail, Arc::clone(&base.clock));
+    let trail = SettingsTrail::new(AuditLog::new(trail, Arc::clone(&base.clock)));
     let source = watch.source().clone();
     let live = ReloadingProxy::new(source, loaded, upstreams, targets, trail);
     let live = Arc::new(live);

@@ -33,8 +33,12 @@ use crate::compose::Extensions;
 /// use std::sync::Arc;
 ///
 /// use riglm_cli::compose::{Extensions, PredictorFactory};
-/// # use riglm_ports::predictor::Learner;
-/// # fn my_predictor() -> Box<dyn Learner> { unimplemented!() }
+/// use riglm_ports::predictor::Learner;
+///
+/// // In place of one that is implemented here: a predictor of riglm.
+/// fn my_predictor() -> Box<dyn Learner> {
+///     riglm_adapters_prediction::predictor_from(&Default::default())
+/// }
 ///
 /// fn main() -> ExitCode {
 ///     let predictor = PredictorFactory {

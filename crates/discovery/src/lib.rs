@@ -65,6 +65,7 @@
 //! # });
 //! ```
 
+pub mod activity_units;
 pub mod entropy;
 pub mod experiments;
 pub mod fair_permits;

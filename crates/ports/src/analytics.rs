@@ -35,7 +35,7 @@ mod work_session;
 
 pub use audit::AuditTrail;
 pub use changes::{ChangeFeed, Topic};
-pub use client_data::{ClientData, ClientRow, ClientSelector, DeletedRows};
+pub use client_data::{ClientData, ClientRow, ClientSelector, DeletedRows, ErasureReport};
 pub use discovery::DiscoveryRepository;
 pub use embedding::EmbeddingRepository;
 pub use experiment::ExperimentRepository;

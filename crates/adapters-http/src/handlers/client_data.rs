@@ -13,7 +13,7 @@ use futures_util::stream;
 use http::{StatusCode, header};
 use riglm_app::control::StoreError;
 use riglm_app::control::client_data::{
-    ClientDataPermit, ClientDataService, ClientRow, ClientSelector, DeletedRows, Erasure,
+    ClientDataPermit, ClientDataService, ClientRow, ClientSelector, DeletedRows, ErasureReport,
 };
 use riglm_app::control::name_lookup::quote;
 use riglm_domain::privacy::principal::Principal;
@@ -52,8 +52,8 @@ pub(crate) struct ErasureView {
     has_open_session: bool,
 }
 
-impl From<Erasure> for ErasureView {
-    fn from(erased: Erasure) -> Self {
+impl From<ErasureReport> for ErasureView {
+    fn from(erased: ErasureReport) -> Self {
         let DeletedRows {
             n_sessions,
             n_calls,

@@ -4,44 +4,40 @@ use std::fmt;
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use riglm_domain::id::AuditId;
-use riglm_domain::privacy::audit::AuditEntry;
 use riglm_domain::privacy::principal::Principal;
-use riglm_ports::analytics::{AuditTrail, ClientData, StoreError};
-use riglm_ports::clock::Clock;
+use riglm_ports::analytics::StoreError;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
-pub use riglm_ports::analytics::{ClientRow, ClientSelector, DeletedRows};
+pub use riglm_ports::analytics::{ClientRow, ClientSelector, DeletedRows, ErasureReport};
 
-use riglm_discovery::entropy::EntropySource;
+use super::audit_log::{AuditLog, AuditedAction};
 
-/// The result of a deletion.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Erasure {
-    /// The numbers of deleted rows.
-    pub deleted: DeletedRows,
-    /// Whether nothing of the client is left. If false, a process still holds records of it, and the
-    /// deletion must be repeated.
-    pub is_complete: bool,
-    /// Whether a session of the client was open. Its new records are not deleted.
-    pub has_open_session: bool,
-}
+/// The number of exports and deletions at the same time. Each occupies a connection of the database.
+const MAX_CONCURRENT: usize = 2;
 
-/// Deletes all stored data of clients, together with the records that no process has written to the
-/// database yet.
+/// Reads and deletes all stored data of clients. A deletion includes the records that no process has
+/// written to the database yet.
 #[async_trait]
-pub trait ClientEraser: Send + Sync + fmt::Debug {
-    /// Deletes all data of these clients.
+pub trait ClientDataAccess: Send + Sync + fmt::Debug {
+    /// Passes all rows of the clients to `take`, until it returns `false`.
+    ///
+    /// # Errors
+    ///
+    /// Returns [`StoreError`] when the database does not answer.
+    async fn export(
+        &self,
+        clients: &ClientSelector,
+        take: &mut (dyn FnMut(ClientRow) -> bool + Send),
+    ) -> Result<(), StoreError>;
+
+    /// Deletes all data of the clients.
     ///
     /// # Errors
     ///
     /// Returns [`StoreError`] when the database fails or records cannot be read; a part may be
     /// deleted then.
-    async fn erase(&self, clients: &ClientSelector) -> Result<Erasure, StoreError>;
+    async fn erase(&self, clients: &ClientSelector) -> Result<ErasureReport, StoreError>;
 }
-
-/// The number of exports and deletions at the same time. Each occupies a connection of the database.
-const MAX_CONCURRENT: usize = 2;
 
 /// A permit for one export or deletion, returned on drop.
 #[derive(Debug)]
@@ -53,29 +49,18 @@ pub struct ClientDataPermit {
 /// the client: after a deletion, nothing may name it.
 #[derive(Debug)]
 pub struct ClientDataService {
-    data: Arc<dyn ClientData>,
-    eraser: Arc<dyn ClientEraser>,
-    trail: Arc<dyn AuditTrail>,
-    clock: Arc<dyn Clock>,
-    entropy: EntropySource,
+    access: Box<dyn ClientDataAccess>,
+    log: AuditLog,
     permits: Arc<Semaphore>,
 }
 
 impl ClientDataService {
-    /// Creates the service over a store.
+    /// Creates the service, which writes its uses to `log`.
     #[must_use]
-    pub fn new(
-        data: Arc<dyn ClientData>,
-        eraser: Arc<dyn ClientEraser>,
-        trail: Arc<dyn AuditTrail>,
-        clock: Arc<dyn Clock>,
-    ) -> Self {
+    pub fn new(access: impl ClientDataAccess + 'static, log: AuditLog) -> Self {
         Self {
-            data,
-            eraser,
-            trail,
-            clock,
-            entropy: EntropySource::default(),
+            access: Box::new(access),
+            log,
             permits: Arc::new(Semaphore::new(MAX_CONCURRENT)),
         }
     }
@@ -98,8 +83,12 @@ impl ClientDataService {
         actor: &Principal,
         take: &mut (dyn FnMut(ClientRow) -> bool + Send),
     ) -> Result<(), StoreError> {
-        self.note("data.export", actor, None).await?;
-        self.data.export(clients, take).await
+        let action = AuditedAction {
+            name: "data.export",
+            target: "client",
+        };
+        self.log.add(actor, action, None).await?;
+        self.access.export(clients, take).await
     }
 
     /// Deletes all data of the clients.
@@ -111,8 +100,8 @@ impl ClientDataService {
         &self,
         clients: &ClientSelector,
         actor: &Principal,
-    ) -> Result<Erasure, StoreError> {
-        let erased = self.eraser.erase(clients).await?;
+    ) -> Result<ErasureReport, StoreError> {
+        let erased = self.access.erase(clients).await?;
         let DeletedRows {
             n_sessions,
             n_calls,
@@ -120,25 +109,11 @@ impl ClientDataService {
         } = erased.deleted;
         let detail =
             format!(r#"{{"sessions":{n_sessions},"calls":{n_calls},"others":{n_others}}}"#);
-        self.note("data.delete", actor, Some(detail)).await?;
-        Ok(erased)
-    }
-
-    async fn note(
-        &self,
-        action: &str,
-        actor: &Principal,
-        detail: Option<String>,
-    ) -> Result<(), StoreError> {
-        let at = self.clock.now();
-        let entry = AuditEntry {
-            id: AuditId::new(at, self.entropy.next()),
-            at,
-            actor: actor.clone(),
-            action: action.into(),
-            target: "client".into(),
-            detail,
+        let action = AuditedAction {
+            name: "data.delete",
+            target: "client",
         };
-        self.trail.add(&entry).await
+        self.log.add(actor, action, Some(detail)).await?;
+        Ok(erased)
     }
 }

@@ -7,17 +7,11 @@
 use std::collections::BTreeMap;
 
 use jiff::Timestamp;
+use riglm_discovery::activity_units::{ActivityUnits, CONNECTIONS_PER_READ, MAX_ACTIVITY_ROWS};
 use riglm_domain::id::{SessionId, WorkSessionId};
 use riglm_domain::selection::account::{ListAccount, ListActivity, ListSummary};
 use riglm_domain::selection::economics::CostModel;
 use riglm_ports::analytics::{ListRepository, StoreError};
-
-/// The most lists, calls and searches to read for a session. The account of a longer session covers
-/// its newest part.
-const MOST_ROWS: u32 = 10_000;
-
-/// The number of sessions in one read.
-const PAGE: usize = 50;
 
 /// The account of a session with lists.
 #[derive(Clone, Debug, PartialEq)]
@@ -57,8 +51,8 @@ pub async fn accounts_of(
     prices: &CostModel,
 ) -> Result<BTreeMap<SessionId, SessionLists>, StoreError> {
     let mut accounts = BTreeMap::new();
-    for page in sessions.chunks(PAGE) {
-        let activities = store.list_activities(page, MOST_ROWS).await?;
+    for page in sessions.chunks(CONNECTIONS_PER_READ) {
+        let activities = store.list_activities(page, MAX_ACTIVITY_ROWS).await?;
         accounts.extend(activities.into_iter().filter_map(|(session, activity)| {
             let lists = SessionLists::new(&activity, prices)?;
             Some((session, lists))
@@ -77,7 +71,9 @@ pub async fn account_of_work_session(
     work_session: WorkSessionId,
     prices: &CostModel,
 ) -> Result<Option<SessionLists>, StoreError> {
-    let activity = store.list_activity_of(work_session, MOST_ROWS).await?;
+    let activity = store
+        .list_activity_of(work_session, MAX_ACTIVITY_ROWS)
+        .await?;
     Ok(SessionLists::new(&activity, prices))
 }
 
@@ -95,32 +91,21 @@ pub async fn recent_lists(
     prices: &CostModel,
     clients: &BTreeMap<SessionId, String>,
 ) -> Result<RecentLists, StoreError> {
-    let connections = store.sessions_since(since, limit).await?;
+    let units = ActivityUnits::read(store, since, limit).await?;
     let mut recent = RecentLists {
-        n_connections: connections.len() as u64,
+        n_connections: units.n_connections as u64,
         ..RecentLists::default()
     };
     let client = |connection: &SessionId| clients.get(connection).map(String::as_str);
-    let mut work_sessions: BTreeMap<WorkSessionId, Option<&str>> = BTreeMap::new();
-    for page in connections.chunks(PAGE) {
-        let known = store.work_sessions_of(page, None).await?;
-        let mut others = page.to_vec();
-        others.retain(|connection| !known.contains_key(connection));
-        for (connection, known) in known {
-            for work_session in known {
-                work_sessions
-                    .entry(work_session)
-                    .or_insert_with(|| client(&connection));
-            }
-        }
-        for (connection, lists) in accounts_of(store, &others, prices).await? {
+    for page in units.connections.chunks(CONNECTIONS_PER_READ) {
+        for (connection, lists) in accounts_of(store, page, prices).await? {
             (recent.summary).add(&lists.policy, client(&connection), &lists.account);
         }
     }
-    for (work_session, client) in work_sessions {
+    for (work_session, connection) in units.work_sessions {
         let lists = account_of_work_session(store, work_session, prices).await?;
         if let Some(lists) = lists {
-            recent.summary.add(&lists.policy, client, &lists.account);
+            (recent.summary).add(&lists.policy, client(&connection), &lists.account);
         }
     }
     Ok(recent)

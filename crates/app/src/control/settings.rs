@@ -5,14 +5,11 @@ use std::fmt;
 use std::pin::Pin;
 use std::sync::Arc;
 
-use riglm_domain::id::AuditId;
-use riglm_domain::privacy::audit::AuditEntry;
 use riglm_domain::privacy::principal::Principal;
-use riglm_ports::analytics::{AuditTrail, StoreError};
-use riglm_ports::clock::Clock;
+use riglm_ports::analytics::StoreError;
 use serde_json::{Map, Value, json};
 
-use riglm_discovery::entropy::EntropySource;
+use super::audit_log::{AuditLog, AuditedAction};
 
 /// The settings at one time.
 #[derive(Clone, Debug, PartialEq)]
@@ -101,21 +98,13 @@ pub trait Settings: Send + Sync + fmt::Debug {
 /// Records changes of settings with their actor, in the audit trail (if there is one) and in the
 /// log.
 #[derive(Debug)]
-pub struct SettingsTrail {
-    trail: Option<Arc<dyn AuditTrail>>,
-    clock: Arc<dyn Clock>,
-    entropy: EntropySource,
-}
+pub struct SettingsTrail(AuditLog);
 
 impl SettingsTrail {
-    /// Creates a trail; without a store it only logs.
+    /// Creates a trail over an audit log.
     #[must_use]
-    pub fn new(trail: Option<Arc<dyn AuditTrail>>, clock: Arc<dyn Clock>) -> Self {
-        Self {
-            trail,
-            clock,
-            entropy: EntropySource::new(),
-        }
+    pub fn new(log: AuditLog) -> Self {
+        Self(log)
     }
 
     /// Records a change of the tuning.
@@ -129,18 +118,12 @@ impl SettingsTrail {
         before: &Map<String, Value>,
         after: &Map<String, Value>,
     ) -> Result<(), StoreError> {
-        if let Some(trail) = &self.trail {
-            let at = self.clock.now();
-            let entry = AuditEntry {
-                id: AuditId::new(at, self.entropy.next()),
-                at,
-                actor: actor.clone(),
-                action: "config.change".into(),
-                target: "tuning".into(),
-                detail: Some(json!({"before": before, "after": after}).to_string()),
-            };
-            trail.add(&entry).await?;
-        }
+        let action = AuditedAction {
+            name: "config.change",
+            target: "tuning",
+        };
+        let detail = json!({"before": before, "after": after}).to_string();
+        self.0.add(actor, action, Some(detail)).await?;
         tracing::info!(%actor, "{actor} changes the tuning");
         Ok(())
     }
@@ -149,6 +132,7 @@ impl SettingsTrail {
 #[cfg(test)]
 mod tests {
     use jiff::Timestamp;
+    use riglm_ports::analytics::AuditTrail as _;
     use riglm_ports::fake::{ManualClock, MemoryStore};
 
     use super::*;
@@ -163,7 +147,7 @@ mod tests {
     async fn changes_are_audited_with_values_before_and_after() {
         let store = Arc::new(MemoryStore::default());
         let clock = Arc::new(ManualClock::at(NOW));
-        let trail = SettingsTrail::new(Some(store.clone()), clock.clone());
+        let trail = SettingsTrail::new(AuditLog::new(Some(store.clone()), clock.clone()));
         let (before, after) = (tuning_map("{}"), tuning_map(r#"{"limits":{"sessions":1}}"#));
         let alice = Principal::from_name("alice");
         trail.note(&alice, &before, &after).await.unwrap();
@@ -182,7 +166,7 @@ mod tests {
         );
         store.start_failing();
         assert!(trail.note(&alice, &after, &before).await.is_err());
-        let unrecorded = SettingsTrail::new(None, clock);
+        let unrecorded = SettingsTrail::new(AuditLog::new(None, clock));
         assert!(unrecorded.note(&alice, &after, &before).await.is_ok());
     }
 

@@ -44,13 +44,9 @@ impl SharedState {
         if app_only.is_empty() {
             return Arc::clone(whole);
         }
-        let states: Vec<u8> = (whole.tools().iter())
-            .map(|tool| u8::from(tool.is_hidden))
-            .collect();
-        let key: [&[u8]; 3] = [b"for models", &whole.id(), &states];
-        self.catalog_cache.get(&key, Vec::new(), |_| {
-            whole.filter(|at| !app_only.contains(&at))
-        })
+        let all = 0..whole.tools().len();
+        let left_out: Vec<bool> = all.map(|at| app_only.contains(&at)).collect();
+        self.without(&left_out, whole)
     }
 
     /// Returns a catalog without the tools that these rules forbid.
@@ -60,18 +56,23 @@ impl SharedState {
             rules.forbids(upstream, own, Some(&tool.name)).is_some()
         };
         let forbidden: Vec<bool> = whole.tools().iter().map(is_forbidden).collect();
-        if !forbidden.contains(&true) {
+        self.without(&forbidden, whole)
+    }
+
+    /// Returns a catalog without the tools whose positions are `true` in `left_out`.
+    fn without(&self, left_out: &[bool], whole: &Arc<Catalog>) -> Arc<Catalog> {
+        if !left_out.contains(&true) {
             return Arc::clone(whole);
         }
         // Catalogs with equal texts have equal ids, even if different tools are hidden. The states
         // of the tools are therefore part of the cache key.
-        let states = whole.tools().iter().zip(&forbidden);
+        let states = whole.tools().iter().zip(left_out);
         let states: Vec<u8> = states
-            .map(|(tool, is_forbidden)| u8::from(tool.is_hidden) | u8::from(*is_forbidden) << 1)
+            .map(|(tool, is_left_out)| u8::from(tool.is_hidden) | u8::from(*is_left_out) << 1)
             .collect();
         let key: [&[u8]; 3] = [b"permitted", &whole.id(), &states];
         self.catalog_cache
-            .get(&key, Vec::new(), |_| whole.filter(|at| !forbidden[at]))
+            .get(&key, Vec::new(), |_| whole.filter(|at| !left_out[at]))
     }
 
     /// Returns a catalog without the tools that are forbidden to all clients.

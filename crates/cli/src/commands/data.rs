@@ -4,22 +4,19 @@ use std::fs::OpenOptions;
 use std::io::{self, BufRead, BufWriter, IsTerminal, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
-use std::time::Duration;
 
 use anyhow::{Context, bail};
-use riglm_adapters_storage::{ErasureReport, erase, open_reader};
+use riglm_adapters_storage::{erase, open_reader};
 use riglm_app::clock::SystemClock;
-use riglm_ports::analytics::{ClientData, ClientRow, ClientSelector, DeletedRows};
+use riglm_ports::analytics::{ClientData, ClientRow, ClientSelector, DeletedRows, ErasureReport};
 use serde_json::{Value, json};
 
 use super::db::show;
 use crate::args::{DataCommand, DeleteArgs, ExportArgs, StoreArgs};
+use crate::compose::CARRY_WITHIN;
 use crate::config::Config;
 use crate::exit::WrongUsage;
 use crate::output::{note, printable};
-
-/// The timeout for a running proxy to drain its records of the client to the database.
-pub(crate) const CARRY_WITHIN: Duration = Duration::from_secs(10);
 
 impl DataCommand {
     pub(super) fn store(&self) -> &StoreArgs {

@@ -4,6 +4,7 @@ use std::io;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::Duration;
 
 use anyhow::Context;
 use async_trait::async_trait;
@@ -15,7 +16,10 @@ use riglm_adapters_http::{
 use riglm_adapters_storage::{Storage, Store, erase};
 use riglm_adapters_telemetry::Metrics;
 use riglm_app::clock::SystemClock;
-use riglm_app::control::client_data::{ClientDataService, ClientEraser, ClientSelector, Erasure};
+use riglm_app::control::audit_log::AuditLog;
+use riglm_app::control::client_data::{
+    ClientDataAccess, ClientDataService, ClientRow, ClientSelector, ErasureReport,
+};
 use riglm_app::control::feedback::FeedbackService;
 use riglm_app::control::name_lookup::NameLookup;
 use riglm_app::control::overrides::{OverriddenLists, Overrides, OverridesParts};
@@ -26,8 +30,7 @@ use riglm_app::selection::{Forbidden, ListFilter};
 use riglm_app::tracking::Recorder;
 use riglm_discovery::learning::LivePredictions;
 use riglm_discovery::search::ToolSearch;
-use riglm_ports::analytics::{JournalCondition, StoreError};
-use riglm_ports::clock::Clock;
+use riglm_ports::analytics::{ClientData as _, JournalCondition, StoreError};
 use riglm_ports::observer::NoObserver;
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
@@ -40,7 +43,6 @@ use super::learning::learning_state;
 use super::search::encoder_states;
 use super::telemetry::ReadingSources;
 use crate::announcement::Announcement;
-use crate::commands::data::CARRY_WITHIN;
 use crate::config::Config;
 
 /// The sources of the control API.
@@ -120,37 +122,46 @@ impl ControlSources<'_> {
     }
 }
 
+/// The timeout for a running proxy to drain its records of a client to the database.
+pub(crate) const CARRY_WITHIN: Duration = Duration::from_secs(10);
+
 /// Returns the export and deletion of the data of clients; `None` if nothing is stored.
 fn client_data_from(base: &Foundation<'_>) -> Option<Arc<ClientDataService>> {
     let store = base.store()?;
-    let eraser = StoreEraser {
-        store: Arc::clone(&store),
-        data_dir: base.config.data_dir.clone(),
-        clock: Arc::clone(&base.clock),
+    let log = AuditLog::new(Some(Arc::<Store>::clone(&store)), Arc::clone(&base.clock));
+    let access = DataDirectory {
+        store,
+        path: base.config.data_dir.clone(),
     };
-    let clock = Arc::clone(&base.clock);
-    let service = ClientDataService::new(store.clone(), Arc::new(eraser), store, clock);
-    Some(Arc::new(service))
+    Some(Arc::new(ClientDataService::new(access, log)))
 }
 
-/// Deletes clients from the database and the spool of a data directory.
+/// The database and the spool of a data directory.
 #[derive(Debug)]
-struct StoreEraser {
+struct DataDirectory {
     store: Arc<Store>,
-    data_dir: PathBuf,
-    clock: Arc<dyn Clock>,
+    path: PathBuf,
 }
 
 #[async_trait]
-impl ClientEraser for StoreEraser {
-    async fn erase(&self, clients: &ClientSelector) -> Result<Erasure, StoreError> {
-        let (store, clock) = (&*self.store, &*self.clock);
-        let erased = erase(store, &self.data_dir, clients, CARRY_WITHIN, clock).await?;
-        Ok(Erasure {
-            deleted: erased.deleted,
-            is_complete: erased.is_complete,
-            has_open_session: erased.has_open_session,
-        })
+impl ClientDataAccess for DataDirectory {
+    async fn export(
+        &self,
+        clients: &ClientSelector,
+        take: &mut (dyn FnMut(ClientRow) -> bool + Send),
+    ) -> Result<(), StoreError> {
+        self.store.export(clients, take).await
+    }
+
+    async fn erase(&self, clients: &ClientSelector) -> Result<ErasureReport, StoreError> {
+        erase(
+            &*self.store,
+            &self.path,
+            clients,
+            CARRY_WITHIN,
+            &SystemClock,
+        )
+        .await
     }
 }
 

@@ -10,13 +10,13 @@ use riglm_adapters_http::{Learning as ControlLearning, LearningCondition, Learni
 use riglm_adapters_prediction::external::{ExternalConfig, external_predictor_from};
 use riglm_adapters_prediction::{PredictionConfig, predictor_from};
 use riglm_adapters_storage::Store;
+use riglm_app::clock::SystemClock;
 use riglm_discovery::experiments::Experiments;
 use riglm_discovery::learning::{
     ArmPredictor, ExternalAdviser, LearningIsolation, LearningStores, LearningTask,
     LivePredictions, NextTools, NextToolsOptions, PrincipalPredictors,
 };
 use riglm_domain::privacy::principal::Principal;
-use riglm_ports::clock::Clock;
 use tokio::time::sleep;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
@@ -36,7 +36,6 @@ pub(super) type BuiltPredictor = (Arc<NextTools>, LearningTask);
 pub(super) struct PredictorRunner {
     extensions: Extensions,
     store: Option<Arc<Store>>,
-    clock: Arc<dyn Clock>,
     experiments: Option<Arc<Experiments>>,
     stop: CancellationToken,
     tasks: TaskTracker,
@@ -72,7 +71,6 @@ impl PredictorRunner {
         Arc::new(Self {
             extensions: base.extensions.clone(),
             store: base.store(),
-            clock: Arc::clone(&base.clock),
             experiments: experiments.cloned(),
             stop: base.stop.clone(),
             tasks: base.tasks.clone(),
@@ -117,15 +115,8 @@ impl PredictorRunner {
             None => next_tools,
         };
         let next_tools = Arc::new(next_tools);
-        let stores = LearningStores {
-            calls: Arc::clone(&store) as _,
-            contexts: Arc::clone(&store) as _,
-            tools: Arc::clone(&store) as _,
-            activities: Arc::clone(&store) as _,
-            snapshots: Arc::clone(&store) as _,
-            changes: store,
-        };
-        let clock = Arc::clone(&self.clock);
+        let stores = LearningStores::of(&store);
+        let clock = Arc::new(SystemClock);
         let make = move || make();
         let task = LearningTask::new(stores, clock, Arc::clone(&next_tools), model, make);
         Ok(Some((next_tools, task)))

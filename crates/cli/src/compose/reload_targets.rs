@@ -12,7 +12,7 @@ use riglm_discovery::recommend::Recommender;
 use riglm_discovery::search::{SearchChange, ToolSearch};
 use riglm_discovery::weight_tuning::WeightSource;
 use riglm_domain::prediction::NamePattern;
-use riglm_ports::observer::{Event, Observer};
+use riglm_ports::observer::Event;
 use tokio::sync::watch;
 
 use super::keys::Keys;
@@ -20,6 +20,7 @@ use super::learning::{BuiltPredictor, PredictorRunner, needs_other_predictor};
 use super::lists::{choice_from, forbidden_names, profile_options, search_terms, warn_of_profiles};
 use super::safeguards::SafeguardsFactory;
 use super::search::search_change;
+use super::telemetry::Telemetry;
 use super::unlisted_own_tools;
 use super::upstreams::UpstreamFactory;
 use crate::config::{Config, Downstream};
@@ -40,7 +41,7 @@ pub(super) struct ReloadTargets {
     pub(super) recommender: Option<Arc<Recommender>>,
     pub(super) weights: Arc<WeightSource>,
     pub(super) retention: watch::Sender<Option<Duration>>,
-    pub(super) observer: Arc<dyn Observer>,
+    pub(super) telemetry: Telemetry,
     /// The number of applied configurations.
     pub(super) n_followed: AtomicU64,
 }
@@ -86,7 +87,7 @@ impl ReloadTargets {
             PredictorChange::Unchanged
         };
         Ok(ChangedParts {
-            search: search_change(before, now, Arc::clone(&self.observer))?,
+            search: search_change(before, now, &self.telemetry)?,
             predictor,
         })
     }
@@ -127,7 +128,8 @@ impl ReloadTargets {
         });
         self.follow_lists(before, now);
         let version = self.n_followed.fetch_add(1, Ordering::Relaxed) + 1;
-        self.observer.observe(&Event::ConfigChanged { version });
+        let observer = self.telemetry.observer();
+        observer.observe(&Event::ConfigChanged { version });
     }
 
     fn follow_lists(&self, before: &Config, now: &Config) {

@@ -21,6 +21,7 @@ use riglm_ports::query_expander::QueryExpander;
 use riglm_ports::reranker::Reranker;
 
 use super::foundation::Foundation;
+use super::telemetry::Telemetry;
 use crate::config::{Config, RerankBy, SearchConfig};
 
 /// The use of the embedded encoder in addition to a model.
@@ -85,7 +86,7 @@ pub(super) fn search_from(
 pub(super) fn search_change(
     before: &Config,
     now: &Config,
-    observer: Arc<dyn Observer>,
+    telemetry: &Telemetry,
 ) -> anyhow::Result<Option<SearchChange>> {
     let are_needed_now = needs_encoders(now) && !needs_encoders(before);
     if before.search == now.search && !are_needed_now {
@@ -96,7 +97,7 @@ pub(super) fn search_change(
     Ok(Some(SearchChange {
         encoders: encoders.transpose()?,
         rules: now.search.rules()?,
-        escalation: escalation_from(&now.search, observer)?,
+        escalation: escalation_from(&now.search, telemetry.observer())?,
     }))
 }
 

@@ -15,7 +15,7 @@ use riglm_ports::clock::Clock;
 use riglm_ports::observer::Observer;
 
 /// The observers of events.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct Telemetry {
     pub(super) metrics: Arc<Metrics>,
     pub(super) feed: Arc<EventFeed>,

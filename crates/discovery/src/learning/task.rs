@@ -79,6 +79,30 @@ pub struct LearningStores {
     pub changes: Arc<dyn ChangeFeed>,
 }
 
+impl LearningStores {
+    /// Returns the repositories of one store.
+    #[must_use]
+    pub fn of<S>(store: &Arc<S>) -> Self
+    where
+        S: InvocationRepository
+            + DiscoveryRepository
+            + ToolDefinitionRepository
+            + ListRepository
+            + SnapshotRepository
+            + ChangeFeed
+            + 'static,
+    {
+        Self {
+            calls: Arc::<S>::clone(store),
+            contexts: Arc::<S>::clone(store),
+            tools: Arc::<S>::clone(store),
+            activities: Arc::<S>::clone(store),
+            snapshots: Arc::<S>::clone(store),
+            changes: Arc::<S>::clone(store),
+        }
+    }
+}
+
 /// Trains the predictors of a [`NextTools`] with the calls of a store: the default one and those
 /// for experiment arms, all with the same rows.
 pub struct LearningTask {

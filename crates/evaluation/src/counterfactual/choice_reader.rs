@@ -3,7 +3,8 @@
 use std::collections::BTreeMap;
 
 use jiff::{SignedDuration, Timestamp};
-use riglm_domain::id::{SessionId, WorkSessionId};
+use riglm_discovery::activity_units::{ActivityUnits, CONNECTIONS_PER_READ, MAX_ACTIVITY_ROWS};
+use riglm_domain::id::SessionId;
 use riglm_domain::num::{ratio, to_f64};
 use riglm_domain::privacy::principal::Principal;
 use riglm_domain::selection::account::{ListActivity, SeenList, weighed_cost};
@@ -13,10 +14,6 @@ use riglm_ports::analytics::{ListRepository, StoreError};
 
 use super::log::{LoggedChoice, SessionOutcome};
 
-/// The most lists, calls and searches to read for a session.
-const MOST_ROWS: u32 = 10_000;
-/// The number of sessions in one read.
-const PAGE: usize = 50;
 /// A session is over after this time without calls.
 const OVER_AFTER: SignedDuration = SignedDuration::from_hours(1);
 /// The weight of the assumed number of calls in the mean of earlier sessions, in sessions.
@@ -109,32 +106,23 @@ pub async fn stored_choices(
     owners: &BTreeMap<SessionId, SessionOwner>,
     options: &StoredOptions<'_>,
 ) -> Result<StoredChoices, StoreError> {
-    let connections = store.sessions_since(options.since, options.limit).await?;
+    let units = ActivityUnits::read(store, options.since, options.limit).await?;
     let mut read = StoredChoices {
-        n_connections: connections.len(),
+        n_connections: units.n_connections,
         ..StoredChoices::default()
     };
     let owner = |connection: &SessionId| owners.get(connection).cloned().unwrap_or_default();
     let mut sessions = Vec::new();
-    let mut work_sessions: BTreeMap<WorkSessionId, SessionOwner> = BTreeMap::new();
-    for page in connections.chunks(PAGE) {
-        let known = store.work_sessions_of(page, None).await?;
-        let mut others = page.to_vec();
-        others.retain(|connection| !known.contains_key(connection));
-        for (connection, known) in known {
-            for work_session in known {
-                work_sessions
-                    .entry(work_session)
-                    .or_insert_with(|| owner(&connection));
-            }
-        }
-        for (connection, activity) in store.list_activities(&others, MOST_ROWS).await? {
+    for page in units.connections.chunks(CONNECTIONS_PER_READ) {
+        for (connection, activity) in store.list_activities(page, MAX_ACTIVITY_ROWS).await? {
             sessions.extend(read.explored_session(&activity, owner(&connection), options));
         }
     }
-    for (work_session, owner) in work_sessions {
-        let activity = store.list_activity_of(work_session, MOST_ROWS).await?;
-        sessions.extend(read.explored_session(&activity, owner, options));
+    for (work_session, connection) in units.work_sessions {
+        let activity = store
+            .list_activity_of(work_session, MAX_ACTIVITY_ROWS)
+            .await?;
+        sessions.extend(read.explored_session(&activity, owner(&connection), options));
     }
     sessions.sort_by(|one, other| {
         let key = |session: &ExploredSession| (session.begins, session.choice.draw);

@@ -210,6 +210,19 @@ pub struct DeletedRows {
     pub n_others: u64,
 }
 
+/// The result of a deletion.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ErasureReport {
+    /// The numbers of deleted rows.
+    pub deleted: DeletedRows,
+    /// Whether nothing of the clients is left, not even in the spool. If false, a running proxy
+    /// still holds records of them.
+    pub is_complete: bool,
+    /// Whether a session of the clients had not ended. Records that it writes from now on belong to
+    /// no session, and no later deletion finds them.
+    pub has_open_session: bool,
+}
+
 /// Exports and deletes the stored data of clients.
 ///
 /// The data of a client are its sessions with everything that names one of them, its work sessions

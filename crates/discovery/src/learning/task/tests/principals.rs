@@ -18,7 +18,7 @@ fn predictors(expected: &[&str]) -> PrincipalPredictors {
     }
 }
 
-/// What a principal sees of the learned data.
+/// The view of a principal on the learned data.
 #[derive(Debug, PartialEq)]
 struct SeenData {
     ranked: Vec<NextTool>,
@@ -27,7 +27,7 @@ struct SeenData {
     seeks: Option<u64>,
 }
 
-/// Returns what a principal sees in a new session.
+/// Returns the view of a principal in a new session.
 fn seen_by(next: &NextTools, name: &str, now: Timestamp) -> SeenData {
     let principal = Principal::from_name(name);
     let view = SessionView {
