@@ -156,7 +156,7 @@ fn owner_by_prefix(
     Some((Arc::clone(member), own.into()))
 }
 
-fn owner_of_uri(session: &ClientSession, uri: &str) -> Option<Arc<UpstreamSession>> {
+pub(super) fn owner_of_uri(session: &ClientSession, uri: &str) -> Option<Arc<UpstreamSession>> {
     let shown = &session.aggregator.lists;
     let (resources, templates) = (
         shown.last(ListKind::Resources),

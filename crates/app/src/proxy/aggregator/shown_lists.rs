@@ -150,7 +150,7 @@ pub(in crate::proxy) struct SeenList {
     list: Arc<AggregateList>,
     /// The selection from the list, if lists are selected.
     chosen: Option<Arc<ShownList>>,
-    /// Whether the list had own tools of the proxy.
+    /// The own tools of the proxy in the list.
     own_tools: OwnToolSet,
     /// Whether the client was notified that the list has changed since.
     is_told: bool,

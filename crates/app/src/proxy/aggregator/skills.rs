@@ -7,12 +7,13 @@
 //! a URI go to the upstream with its own URI, and the URIs of the answer are changed back. Contents,
 //! digests, sizes and frontmatter pass unchanged.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
+use std::ops::Range;
 use std::sync::Arc;
 
 use riglm_domain::catalog::naming::NamespacePolicy;
 use riglm_domain::id::UpstreamName;
-use riglm_domain::mcp::edit::{member, with_member};
+use riglm_domain::mcp::edit::{member, splice, with_member};
 use riglm_domain::mcp::message::{Message, RequestId};
 use riglm_domain::mcp::rpc_error::{RpcError, RpcErrorCode};
 use riglm_domain::mcp::scan::unescape;
@@ -24,6 +25,7 @@ use super::merged_list_fetch::FetchSelection;
 use super::merged_lists::ListPart;
 use crate::proxy::aggregator::fan_out::ask;
 use crate::proxy::aggregator::merged_list_fetch::gather;
+use crate::proxy::aggregator::route::owner_of_uri;
 use crate::proxy::list_kind::ListKind;
 use crate::proxy::list_template::ListTemplate;
 use crate::proxy::session::ClientSession;
@@ -43,12 +45,13 @@ pub(in crate::proxy) struct SkillRequest {
     own: String,
 }
 
-/// Returns the shown URIs of the skills of each part. With one upstream they stay as they are.
+/// Returns the shown URIs of the skills of each part.
 pub(super) fn shown_uris(naming: NamespacePolicy, parts: &[ListPart]) -> Vec<Vec<Option<String>>> {
     let mut n_owners: HashMap<&str, usize> = HashMap::new();
     for part in parts {
-        for entry in &part.list.entries {
-            *n_owners.entry(&entry.key).or_default() += 1;
+        let uris: HashSet<&str> = part.list.entries.iter().map(|entry| &*entry.key).collect();
+        for uri in uris {
+            *n_owners.entry(uri).or_default() += 1;
         }
     }
     let shown = |part: &ListPart, uri: &str| match naming {
@@ -59,26 +62,14 @@ pub(super) fn shown_uris(naming: NamespacePolicy, parts: &[ListPart]) -> Vec<Vec
         let entries = part.list.entries.iter();
         entries.map(|entry| Some(shown(part, &entry.key))).collect()
     };
-    match parts {
-        [only] => {
-            let entries = only.list.entries.iter();
-            vec![entries.map(|entry| Some(entry.key.to_string())).collect()]
-        }
-        parts => parts.iter().map(of_part).collect(),
-    }
+    parts.iter().map(of_part).collect()
 }
 
 /// Returns a skill with the URIs that the client sees.
 pub(super) fn with_shown_uris(skill: &str, upstream: &UpstreamName) -> String {
-    let shown = with_shown_uri(skill, upstream);
-    match member(&shown, "resources").filter(|files| files.starts_with('[')) {
-        Some(files) => {
-            let files = each_with_shown_uri(files, upstream);
-            with_member(&shown, "resources", &files)
-        }
-        // Skills whose files are generated have a text.
-        None => shown,
-    }
+    let mut edits = UriEdits::new(skill, upstream);
+    edits.add_skill(skill);
+    edits.apply()
 }
 
 /// Returns the upstream of a request with the URI of a skill, of its directory or of one of its
@@ -88,34 +79,51 @@ pub(in crate::proxy) fn skill_request(
     method: &str,
     params: &str,
 ) -> Option<SkillRequest> {
-    let is_possible = matches!(
+    // Before the parameters are read: other requests may be large.
+    if !matches!(
         method,
         "skills/get" | "resources/read" | "resources/directory/read"
-    );
-    let uri = member(params, "uri").filter(|_| is_possible)?;
-    let uri = unescape(uri)?;
-    listed_skill(session, &uri).or_else(|| prefixed_skill(session, &uri))
+    ) {
+        return None;
+    }
+    let uri = unescape(member(params, "uri")?)?;
+    match listed_skill(session, &uri) {
+        Some(ListedSkill::Renamed(request)) => Some(request),
+        // The URI is one of an upstream, whatever its path begins with.
+        Some(ListedSkill::Verbatim) => None,
+        None if owner_of_uri(session, &uri).is_some() => None,
+        None => prefixed_skill(session, &uri),
+    }
 }
 
-/// Returns the upstream of a URI below a listed skill. Skills may contain skills, so the longest
-/// directory counts.
-fn listed_skill(session: &ClientSession, uri: &str) -> Option<SkillRequest> {
+/// A skill of the last list.
+enum ListedSkill {
+    /// Its URI has the name of its upstream.
+    Renamed(SkillRequest),
+    /// Its URI is the same at the upstream.
+    Verbatim,
+}
+
+/// Returns the listed skill of a URI. Skills may contain skills, so the longest directory counts.
+fn listed_skill(session: &ClientSession, uri: &str) -> Option<ListedSkill> {
     let list = session.aggregator.lists.last(ListKind::Skills)?;
     let directory_of = |skill: &str| skill.strip_suffix(SKILL_FILE).map(str::len);
     let is_below = |directory: usize, skill: &str| {
         let rest = uri.strip_prefix(&skill[..directory]);
         rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
     };
-    let found = list
+    let (_, skill) = list
         .names()
         .filter_map(|skill| Some((directory_of(skill)?, skill)))
         .filter(|(directory, skill)| is_below(*directory, skill))
-        .max_by_key(|(directory, _)| *directory);
-    let owner = list.owner(found?.1)?;
+        .max_by_key(|(directory, _)| *directory)?;
+    let owner = list.owner(skill)?;
+    if *owner.own == *skill {
+        return Some(ListedSkill::Verbatim);
+    }
     let member = member_named(session, owner.upstream.as_str())?;
     let own = without_upstream(uri, member.name())?;
-    // Without a prefix the URI is the same at the upstream.
-    (with_upstream(&owner.own, member.name()) == found?.1).then_some(SkillRequest { member, own })
+    Some(ListedSkill::Renamed(SkillRequest { member, own }))
 }
 
 /// Returns the upstream whose name precedes the path of a URI. A client without a list may have it
@@ -220,17 +228,21 @@ async fn ask_each_for_skill(
         let said = member.tools.handshake_result();
         said.is_none_or(|said| ListKind::Skills.is_declared_in(&said))
     };
+    let mut failure = None;
     for member in members.iter().filter(has_skills) {
         let request = SkillRequest {
             member: Arc::clone(member),
             own: uri.to_owned(),
         };
         let reply = ask_for_skill(session, request, message, id.clone()).await;
-        if matches!(reply, Reply::Result(_)) {
-            return reply;
+        match reply {
+            Reply::Result(_) => return reply,
+            // The upstream did not answer, so it may have the skill.
+            Reply::Error(_) => failure = Some(reply),
+            _ => {}
         }
     }
-    unknown_skill(uri)
+    failure.unwrap_or_else(|| unknown_skill(uri))
 }
 
 fn unknown_skill(uri: &str) -> Reply {
@@ -241,36 +253,70 @@ fn unknown_skill(uri: &str) -> Reply {
 /// Returns a result with the URIs that the client sees: an entry of a skill, the contents of files,
 /// or the entries of a directory.
 fn with_shown_result(result: &str, upstream: &UpstreamName) -> String {
-    let mut shown = result.to_owned();
-    if let Some(skill) = member(result, "skill").filter(|skill| skill.starts_with('{')) {
-        shown = with_member(&shown, "skill", &with_shown_uris(skill, upstream));
+    let mut edits = UriEdits::new(result, upstream);
+    if let Some(skill) = member(result, "skill") {
+        edits.add_skill(skill);
     }
     for key in ["contents", "resources"] {
-        if let Some(array) = member(result, key).filter(|array| array.starts_with('[')) {
-            shown = with_member(&shown, key, &each_with_shown_uri(array, upstream));
+        if let Some(array) = member(result, key) {
+            edits.add_each(array);
         }
     }
-    shown
+    edits.apply()
 }
 
-/// Returns an array of objects with the URIs that the client sees.
-fn each_with_shown_uri(array: &str, upstream: &UpstreamName) -> String {
-    let Ok(elements) = serde_json::from_str::<Vec<&RawValue>>(array) else {
-        return array.to_owned();
-    };
-    let shown = elements
-        .iter()
-        .map(|element| with_shown_uri(element.get(), upstream));
-    format!("[{}]", shown.collect::<Vec<_>>().join(","))
+/// The changes of URIs in a JSON text. Contents may have megabytes, so they are copied only once.
+struct UriEdits<'a> {
+    text: &'a str,
+    upstream: &'a UpstreamName,
+    edits: Vec<(Range<usize>, String)>,
 }
 
-fn with_shown_uri(object: &str, upstream: &UpstreamName) -> String {
-    match member(object, "uri").and_then(unescape) {
-        Some(uri) => {
-            let shown = Value::from(with_upstream(&uri, upstream)).to_string();
-            with_member(object, "uri", &shown)
+impl<'a> UriEdits<'a> {
+    fn new(text: &'a str, upstream: &'a UpstreamName) -> Self {
+        Self {
+            text,
+            upstream,
+            edits: Vec::new(),
         }
-        None => object.to_owned(),
+    }
+
+    /// Adds the URIs of a skill, which is a part of the text. Skills whose files are generated have
+    /// a word in place of the files.
+    fn add_skill(&mut self, skill: &'a str) {
+        self.add(skill);
+        if let Some(files) = member(skill, "resources") {
+            self.add_each(files);
+        }
+    }
+
+    /// Adds the URIs of the objects in an array, which is a part of the text.
+    fn add_each(&mut self, array: &'a str) {
+        let elements: Vec<&RawValue> = serde_json::from_str(array).unwrap_or_default();
+        for element in elements {
+            self.add(element.get());
+        }
+    }
+
+    /// Adds the URI of an object, which is a part of the text.
+    fn add(&mut self, object: &'a str) {
+        let Some(written) = member(object, "uri") else {
+            return;
+        };
+        if let Some(uri) = unescape(written) {
+            let start = written.as_ptr() as usize - self.text.as_ptr() as usize;
+            let shown = Value::from(with_upstream(&uri, self.upstream)).to_string();
+            self.edits.push((start..start + written.len(), shown));
+        }
+    }
+
+    /// Returns the text with all changes.
+    fn apply(mut self) -> String {
+        self.edits.sort_unstable_by_key(|(range, _)| range.start);
+        let edits: Vec<(Range<usize>, &str)> = (self.edits.iter())
+            .map(|(range, shown)| (range.clone(), shown.as_str()))
+            .collect();
+        splice(self.text, &edits)
     }
 }
 

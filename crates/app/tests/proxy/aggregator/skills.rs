@@ -161,3 +161,24 @@ async fn a_skill_is_never_taken_for_that_of_another_upstream() {
     let got = scene.ask(4, "skills/get", json!({"uri": hidden})).await;
     assert_eq!(got["result"]["skill"]["uri"], "skill://b/hidden/SKILL.md");
 }
+
+#[tokio::test]
+async fn a_path_that_begins_like_an_upstream_does_not_change_its_owner() {
+    let setup = Setup {
+        naming: NamespacePolicy::Collision,
+        ..Setup::default()
+    };
+    // The directory of this skill has the name of the other upstream.
+    let nested = "skill://a/pdf/SKILL.md";
+    let other = with_skill("b", "sha256:bb");
+    let list = json!({"skills": [skill(nested, "sha256:bb")]});
+    other.reply_to("skills/list", &format!(r#""result":{list}"#));
+    let entry = json!({"skill": skill(nested, "sha256:bb")});
+    other.reply_to("skills/get", &format!(r#""result":{entry}"#));
+    let scene = setup.scene(vec![with_skill("a", "sha256:aa"), other]);
+    scene.initialize().await;
+    scene.ask(1, "skills/list", json!({})).await;
+    let got = scene.ask(2, "skills/get", json!({"uri": nested})).await;
+    assert_eq!(got["result"], entry, "{got}");
+    assert!(last_sent(&scene, 0, "skills/get").is_none());
+}
