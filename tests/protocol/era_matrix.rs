@@ -10,6 +10,7 @@ mod cell;
 mod input_requests;
 mod lists;
 mod notifications;
+mod tasks;
 
 use riglm_tests::fixture::Transport;
 
@@ -35,7 +36,7 @@ const MODERN_HTTP: Side = (Era::Modern, Transport::Streamable);
 /// sentence of the specification that makes it impossible.
 type Impossible = (&'static str, Option<Era>, Option<Era>, &'static str);
 
-const IMPOSSIBLE: [Impossible; 3] = [
+const IMPOSSIBLE: [Impossible; 4] = [
     (
         "ping",
         Some(Era::Modern),
@@ -57,6 +58,15 @@ const IMPOSSIBLE: [Impossible; 3] = [
         Some(Era::Modern),
         "2026-07-28, basic/transports/streamable-http: \"The server MUST NOT send independent \
          JSON-RPC requests on this stream\"",
+    ),
+    (
+        "task_handle",
+        Some(Era::Legacy),
+        Some(Era::Modern),
+        "tasks extension, Capability Negotiation: \"The server is the sole decider; clients do not \
+         signal task preference on the request itself\"; 2025-11-25, basic/utilities/tasks: \
+         \"Receivers that do not declare the task capability for a request type MUST process \
+         requests of that type normally, ignoring any task-augmentation metadata if present\"",
     ),
 ];
 
@@ -89,10 +99,12 @@ macro_rules! rows {
 
             columns! {
                 Route::$route, $client, $server;
-                lists: opening, tools, prompts, resources, completion, paging, not_found, errors, ping;
+                lists: opening, tools, prompts, resources, skills, completion, paging, not_found, errors,
+                    ping;
                 notifications: progress, cancellation, logging, list_changes, subscriptions;
                 input_requests: elicitation, sampling, roots, two_rounds, both_at_once, refusal,
                     client_without_elicitation, request_of_an_extension;
+                tasks: task_only_tool, task_that_asks, task_that_fails, task_handle, cancelled_task;
             }
         })*
     };

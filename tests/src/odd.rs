@@ -12,8 +12,10 @@ mod outlet;
 mod plain;
 mod session;
 mod settings;
+mod skills;
 mod stdio_server;
 mod streams;
+mod tasks;
 mod tools;
 
 pub use http_server::serve as serve_http;

@@ -146,10 +146,19 @@ impl Cell {
     /// Calls a tool that requests input, responds to everything, and returns the result with the
     /// number of input requests.
     pub(super) async fn call_and_respond(&self, tool: &str) -> (String, usize) {
+        self.call_and_respond_with(tool, "{}").await
+    }
+
+    /// The same with these arguments.
+    pub(super) async fn call_and_respond_with(
+        &self,
+        tool: &str,
+        arguments: &str,
+    ) -> (String, usize) {
         match self.client_era {
             Era::Legacy => {
                 let start = self.client.n_received();
-                let answer = self.call(tool, "{}").await;
+                let answer = self.call(tool, arguments).await;
                 let received = self.client.received_messages().split_off(start);
                 let asked = received
                     .iter()
@@ -162,7 +171,7 @@ impl Cell {
                 let asked = AtomicUsize::new(0);
                 let rounds = MultiRoundClient::new(&self.client, &self.meta());
                 let received = rounds
-                    .resolve("tools/call", &call_params(tool, "{}"), |request| {
+                    .resolve("tools/call", &call_params(tool, arguments), |request| {
                         asked.fetch_add(1, Ordering::Relaxed);
                         canned_response(request)
                     })
@@ -222,7 +231,7 @@ fn answers() -> Answers {
 
 /// Returns the response of a modern client to an input request, equal to the response of a legacy
 /// client.
-fn canned_response(request: &Envelope) -> String {
+pub(super) fn canned_response(request: &Envelope) -> String {
     let method = request.method().unwrap_or_default();
     let text = request_with("0", &method, request.member("params").unwrap_or("{}"));
     let answer = answers().to(&text).pop();

@@ -58,6 +58,29 @@ async fn discovery_result(cell: &Cell) -> String {
     result
 }
 
+/// Skills are an extension with the same messages in both eras.
+pub(super) async fn skills(cell: &Cell) {
+    cell.start().await;
+    let list = cell.result(&cell.ask("skills/list", "").await);
+    let value: Value = serde_json::from_str(&list).expect("a result is JSON");
+    let uri = "skill://tidy/SKILL.md";
+    assert_eq!(value["skills"][0]["uri"], uri);
+    assert!(
+        list.contains(r#""digest":"sha256:0a","size":7"#) && list.contains(r#""x":1e3"#),
+        "digests and frontmatter are kept: {list}"
+    );
+    let params = format!(r#""uri":"{uri}""#);
+    let got = cell.result(&cell.ask("skills/get", &params).await);
+    assert_eq!(
+        raw_at(&got, &["skill", "frontmatter", "x"]).as_deref(),
+        Some("1e3"),
+        "{got}"
+    );
+    let params = r#""uri":"skill://tidy""#;
+    let read = cell.result(&cell.ask("resources/directory/read", params).await);
+    assert!(read.contains(uri), "{read}");
+}
+
 pub(super) async fn tools(cell: &Cell) {
     cell.start().await;
     let list = cell.result(&cell.ask("tools/list", "").await);

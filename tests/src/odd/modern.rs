@@ -26,6 +26,7 @@ pub(super) use request::is_modern;
 use super::plain::{self, PlainAnswer};
 use super::session::{error, result_of};
 use super::settings::{Era, Settings};
+use super::skills;
 use crate::envelope::{Envelope, json_string, raw_at, string_at};
 use listen::Listeners;
 use tasks::Tasks;
@@ -99,6 +100,9 @@ impl ServerState {
             Some(PlainAnswer::Members(members)) => return Some(complete(id, &members)),
             Some(PlainAnswer::Invalid(message)) => return Some(error(id, -32602, message, "null")),
             None => {}
+        }
+        if let Some(members) = skills::members(&exchange.method, params) {
+            return Some(complete(id, &members));
         }
         let members = match exchange.method.as_str() {
             "server/discover" => return Some(result_of(id, &self.discovery())),

@@ -12,7 +12,8 @@ use super::catalog;
 use super::outlet::{Route, SessionOutput};
 use super::plain::{self, PlainAnswer};
 use super::settings::Settings;
-use super::tools;
+use super::tasks::{self, Tasks};
+use super::{skills, tools};
 use crate::envelope::{Envelope, json_string, raw_at, string_at};
 
 /// The deadline for a response of the client.
@@ -27,6 +28,7 @@ pub(super) struct Session {
     pub(super) cancelled: watch::Sender<usize>,
     seen: Mutex<SessionRecord>,
     asked: AtomicUsize,
+    pub(super) tasks: Tasks,
 }
 
 /// The record of received messages, for the tool `seen`.
@@ -55,6 +57,7 @@ impl Session {
             cancelled: watch::Sender::new(0),
             seen: Mutex::default(),
             asked: AtomicUsize::new(0),
+            tasks: Tasks::default(),
         })
     }
 
@@ -145,6 +148,14 @@ impl Session {
             }
             Some(PlainAnswer::Invalid(message)) => return Some(error(id, -32602, message, "null")),
             None => {}
+        }
+        if request.method.starts_with("tasks/")
+            && let Some(answer) = tasks::answer(self, request).await
+        {
+            return Some(answer);
+        }
+        if let Some(members) = skills::members(&request.method, params) {
+            return Some(result_of(id, &format!("{{{members}}}")));
         }
         let result = match request.method.as_str() {
             "initialize" => self.initialize(params),

@@ -7,6 +7,7 @@ use std::time::Duration;
 use super::catalog;
 use super::outlet::{Route, SessionOutput};
 use super::session::{ReceivedRequest, Session, error, result_of};
+use super::tasks::TASK_ONLY;
 use crate::envelope::{integer_at, json_string, raw_at, string_at};
 
 /// The deadline for a tool that waits for another request.
@@ -112,7 +113,7 @@ pub(super) async fn call(session: &Arc<Session>, request: &ReceivedRequest) -> O
                 .await;
             return None;
         }
-        "slow" | "await_cancelled" | "state" => {
+        "slow" | "await_cancelled" | "state" | TASK_ONLY | "cancelled_tasks" => {
             return answer_observer(session, request, &name).await;
         }
         _ => return misbehave(session, &name, id, &arguments).await,
@@ -120,7 +121,7 @@ pub(super) async fn call(session: &Arc<Session>, request: &ReceivedRequest) -> O
     Some(result_of(id, &result))
 }
 
-/// Answers the tools that show the state of other requests.
+/// Answers the tools that show the state of other requests, and the one that runs as a task.
 async fn answer_observer(
     session: &Arc<Session>,
     request: &ReceivedRequest,
@@ -143,6 +144,11 @@ async fn answer_observer(
             let seen = cancelled.wait_for(|count| *count >= wanted);
             let seen = tokio::time::timeout(PATIENCE, seen).await.is_ok();
             format!(r#"{{"content":[],"structuredContent":{{"seen":{seen}}}}}"#)
+        }
+        TASK_ONLY => return Some(session.tasks.start(request)),
+        "cancelled_tasks" => {
+            let n = session.tasks.n_cancelled();
+            format!(r#"{{"content":[],"structuredContent":{{"n":{n}}}}}"#)
         }
         _ => {
             let (subscribed, level) =

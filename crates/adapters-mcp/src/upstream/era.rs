@@ -12,6 +12,7 @@ mod legacy_client;
 mod link_tasks;
 mod modern_client;
 mod options;
+mod tasks;
 
 pub use connector::EraConnector;
 pub use modern_client::ModernClientLink;

@@ -8,3 +8,4 @@ mod rounds;
 mod scene;
 mod session;
 mod subscriptions;
+mod tasks;

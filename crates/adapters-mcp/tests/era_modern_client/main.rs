@@ -13,4 +13,5 @@ mod input;
 mod listening;
 mod request_state;
 mod scene;
+mod tasks;
 mod through_the_proxy;

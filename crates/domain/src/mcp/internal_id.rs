@@ -39,10 +39,12 @@ pub enum InternalRequest {
     BridgedRetry,
     /// A request for input that the bridge sends to a legacy client.
     BridgedInput,
+    /// A request of the bridge about a task of a server.
+    BridgedTask,
 }
 
 impl InternalRequest {
-    const ALL: [Self; 12] = [
+    const ALL: [Self; 13] = [
         Self::FanOut,
         Self::ToolList,
         Self::Initialize,
@@ -55,6 +57,7 @@ impl InternalRequest {
         Self::BridgedListen,
         Self::BridgedRetry,
         Self::BridgedInput,
+        Self::BridgedTask,
     ];
 
     fn name(self) -> &'static str {
@@ -70,6 +73,7 @@ impl InternalRequest {
             Self::BridgedListen => "listen",
             Self::BridgedRetry => "retry",
             Self::BridgedInput => "input",
+            Self::BridgedTask => "task",
         }
     }
 

@@ -5,7 +5,7 @@ use crate::odd::catalog::plain_tool;
 /// The `serverInfo` entry of `_meta`.
 pub(super) const IDENTITY: &str = r#""io.modelcontextprotocol/serverInfo":{"version":"2.0","name":"odd","title":"Odd \u2014 \"modern\"","x":1e3}"#;
 
-pub(super) const DISCOVERY: &str = r#"{"x-first":null,"supportedVersions":$VERSIONS,"cacheScope":"public","capabilities":{"tools":{"listChanged":true,"x":1.0},"resources":{"subscribe":true,"listChanged":true},"prompts":{"listChanged":true},"logging":{},"completions":{},"extensions":{"io.modelcontextprotocol/tasks":{},"x.example/odd":{"n":18446744073709551616}},"x-capability":null},"ttlMs":3.6e6,"instructions":"Line one.\nLine \u0074wo.","resultType":"complete","_meta":{"io.modelcontextprotocol/serverInfo":{"version":"2.0","name":"odd","title":"Odd \u2014 \"modern\"","x":1e3},"x.example/k":[1.0,1e3,0.70]}}"#;
+pub(super) const DISCOVERY: &str = r#"{"x-first":null,"supportedVersions":$VERSIONS,"cacheScope":"public","capabilities":{"tools":{"listChanged":true,"x":1.0},"resources":{"subscribe":true,"listChanged":true},"prompts":{"listChanged":true},"logging":{},"completions":{},"extensions":{"io.modelcontextprotocol/tasks":{},"io.modelcontextprotocol/skills":{"directoryRead":true},"x.example/odd":{"n":18446744073709551616}},"x-capability":null},"ttlMs":3.6e6,"instructions":"Line one.\nLine \u0074wo.","resultType":"complete","_meta":{"io.modelcontextprotocol/serverInfo":{"version":"2.0","name":"odd","title":"Odd \u2014 \"modern\"","x":1e3},"x.example/k":[1.0,1e3,0.70]}}"#;
 
 pub(super) const TOOL_CURSOR: &str = r#""b3BhcXVl+/==\u00e9 \"?&%2F\" 0.70""#;
 

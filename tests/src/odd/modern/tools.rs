@@ -95,7 +95,7 @@ pub(super) async fn call(world: &ServerState, exchange: &Exchange) -> Option<Str
             let seen = wait_for_count(world, &name, wanted).await;
             format!(r#""content":[],"structuredContent":{{"seen":{seen}}}"#)
         }
-        "task" => return Some(world.tasks.start(exchange)),
+        "task" | "task_only" | "cancelled_tasks" => return Some(world.tasks.call(exchange, &name)),
         "change_list" => {
             let what = string_at(&arguments, &["what"]);
             world

@@ -2,12 +2,14 @@
 //!
 //! The client sees a legacy server. `initialize` is answered from `server/discover` (`welcome`).
 //! Each request goes upstream with the client's description of itself (`identity`). If the server
-//! needs input, the client gets requests from the bridge (`multi_round_calls`). One
+//! needs input, the client gets requests from the bridge (`multi_round_calls`). If it answers with a
+//! task, the bridge waits for its result (`awaited_tasks`). One
 //! `subscriptions/listen` stream supplies the notifications that legacy servers send unasked
 //! (`listening`). Both use the `peers`. `sending` and `receiving` give each message to one of them.
 //!
 //! Members of a batch are sent and answered one by one, as revision 2025-03-26 allows.
 
+mod awaited_tasks;
 mod identity;
 mod inputs;
 mod listening;

@@ -6,7 +6,8 @@
 //! (`ending`) get the members that modern answers require (`answers`). A question of the server
 //! during a call becomes the answer to the client's request (`asking`), with a sealed state
 //! (`request_state`) by which a retry continues (`resuming`). Change notifications go to listening
-//! clients (`listening`, `subscription`). `sweeping` ends expired calls and connections.
+//! clients (`listening`, `subscription`). Tools that the server runs only as tasks are called as such
+//! (`server_tasks`). `sweeping` ends expired calls and connections.
 //!
 //! `resuming` calls `calling`; `calling` and `listening` call `opening`; these call `asking`. All of
 //! them use `bridge_core`. Messages of the client arrive here, those of servers in `from_server`. All
@@ -24,6 +25,7 @@ mod listening;
 mod opening;
 mod request_state;
 mod resuming;
+mod server_tasks;
 mod state;
 mod subscription;
 mod sweeping;
@@ -51,6 +53,7 @@ use self::connection::connection_lost;
 use self::listening::Listening;
 use self::opening::Connections;
 use self::resuming::Retries;
+use self::server_tasks::{ServerTasks, is_about_tasks};
 use super::options::BridgeOptions;
 
 /// A link that accepts modern requests and connects to a legacy server.
@@ -107,9 +110,11 @@ impl UpstreamLink for ModernClientLink {
         true
     }
 
-    /// A call that waits for input of the client is needed until its state expires.
+    /// A call that waits for input of the client is needed until its state expires, and a task until
+    /// the client has its result or no longer asks for it.
     fn is_needed(&self) -> bool {
-        !self.bridge.core.state.lock().parked.is_empty()
+        let state = self.bridge.core.state.lock();
+        !state.parked.is_empty() || !state.tasks.is_empty()
     }
 
     async fn close(&self) {
@@ -132,6 +137,7 @@ struct ModernBridge {
     questions: Arc<Questions>,
     calls: Arc<Calls>,
     retries: Arc<Retries>,
+    tasks: Arc<ServerTasks>,
     listening: Arc<Listening>,
 }
 
@@ -156,6 +162,11 @@ impl ModernBridge {
                 Arc::clone(&calls),
                 Arc::clone(&questions),
             );
+            let tasks = ServerTasks::new(
+                Arc::clone(&core),
+                Arc::clone(&connections),
+                Arc::clone(&questions),
+            );
             let listening = Listening::new(Arc::clone(&core), Arc::clone(&connections));
             Self {
                 core,
@@ -163,6 +174,7 @@ impl ModernBridge {
                 questions,
                 calls,
                 retries: Arc::new(retries),
+                tasks: Arc::new(tasks),
                 listening: Arc::new(listening),
             }
         })
@@ -194,6 +206,9 @@ impl ModernBridge {
         if method == method::SUBSCRIPTIONS_LISTEN {
             return self.listening.listen(request).await;
         }
+        if is_about_tasks(method) {
+            return self.tasks.take(request).await;
+        }
         let request_state = params
             .and_then(|params| edit::member(params, "requestState"))
             .filter(|state| *state != "null");
@@ -214,7 +229,7 @@ impl ModernBridge {
         let Some(id) = named.and_then(RequestId::from_json) else {
             return;
         };
-        if !self.listening.stop(&id) {
+        if !self.listening.stop(&id) && !self.tasks.forget_request(&id) {
             self.calls.cancel(&id, message, envelope).await;
         }
     }

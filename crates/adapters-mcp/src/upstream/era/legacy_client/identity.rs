@@ -5,6 +5,8 @@ use riglm_domain::mcp::edit::{member, with_meta};
 use riglm_domain::mcp::meta::{CLIENT_CAPABILITIES, CLIENT_INFO, LOG_LEVEL, PROTOCOL_VERSION};
 use riglm_domain::mcp::scan::{members, unescape};
 
+use crate::upstream::era::tasks::with_extension;
+
 const LEVELS: [&str; 8] = [
     "debug",
     "info",
@@ -39,6 +41,12 @@ impl Identity {
         self.info = object("clientInfo");
     }
 
+    /// Declares the tasks extension from now on, because the bridge waits for the tasks itself.
+    pub(super) fn accept_tasks(&mut self) {
+        let capabilities = self.capabilities.as_deref().unwrap_or("{}");
+        self.capabilities = Some(with_extension(capabilities));
+    }
+
     /// Sets the level of `logging/setLevel`. Returns whether the level is valid.
     pub(super) fn set_level(&mut self, params: Option<&str>) -> bool {
         let level = params.and_then(|params| member(params, "level"));
@@ -70,7 +78,12 @@ impl Identity {
 
     /// Returns an object with only the client description in `_meta`.
     pub(super) fn params(&self) -> String {
-        with_meta("{}", &self.entries())
+        self.describe("{}")
+    }
+
+    /// Returns `params` of a request of the bridge with the client description in `_meta`.
+    pub(super) fn describe(&self, params: &str) -> String {
+        with_meta(params, &self.entries())
     }
 
     fn entries(&self) -> Vec<(&'static str, &str)> {

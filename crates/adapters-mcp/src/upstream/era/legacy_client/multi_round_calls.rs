@@ -26,8 +26,8 @@ const DISMISSED: &str = r#"{"action":"cancel"}"#;
 /// The requests of the client at the server, and the questions that they wait for.
 #[derive(Debug)]
 pub(super) struct MultiRoundCalls {
-    peers: Arc<Peers>,
-    requests: Mutex<Requests>,
+    pub(super) peers: Arc<Peers>,
+    pub(super) requests: Mutex<Requests>,
 }
 
 impl MultiRoundCalls {
@@ -79,9 +79,16 @@ impl MultiRoundCalls {
     /// Asks the client for the input that the server requires for the request `client`.
     pub(super) async fn input_required(self: &Arc<Self>, client: RequestId, result: &str) {
         let limit = self.peers.options.max_rounds;
-        let read = InputQuestions::read(result, &self.peers.identity.lock());
+        let mut read = InputQuestions::read(result, &self.peers.identity.lock());
         let begun = {
             let mut requests = self.requests.lock();
+            // A task repeats its questions until it has processed the answers.
+            if let (Ok(asked), Some(task)) = (&mut read, requests.task(&client)) {
+                let answered = &task.answered;
+                asked
+                    .requests
+                    .retain(|asked| !answered.contains(&asked.key));
+            }
             let asked = if requests.n_rounds(&client) >= limit {
                 Err(RpcError::new(
                     RpcErrorCode::LimitReached,
@@ -99,7 +106,9 @@ impl MultiRoundCalls {
         };
         match begun {
             Err(error) => {
-                self.end(&client);
+                if let Some(ended) = self.end(&client) {
+                    self.cancel_task(&ended);
+                }
                 self.peers.refuse(&client, &error).await;
             }
             Ok((asked, ids, _)) if !ids.is_empty() => {
@@ -163,7 +172,12 @@ impl MultiRoundCalls {
         };
         let answered = self.requests.lock().store_answer(id, answer);
         if let AnswerEffect::Complete(owner) = answered {
-            self.retry(&owner).await;
+            let is_task = self.requests.lock().task(&owner).is_some();
+            if is_task {
+                self.update_task(&owner).await;
+            } else {
+                self.retry(&owner).await;
+            }
         }
         Ok(SendOutcome::Delivered)
     }
@@ -177,6 +191,7 @@ impl MultiRoundCalls {
         for other in others {
             self.withdraw(other, owner).await;
         }
+        self.cancel_task(&ended);
         self.peers
             .deliver(Message::failure(Some(owner), error), owner)
             .await;
@@ -190,15 +205,22 @@ impl MultiRoundCalls {
             .await;
     }
 
-    async fn retry(self: &Arc<Self>, client: &RequestId) {
+    /// Sends a request of the client again, with the answers to the questions of the server.
+    pub(super) async fn retry(self: &Arc<Self>, client: &RequestId) {
         let id = self.peers.next_id(InternalRequest::BridgedRetry);
         let message = self.requests.lock().retry(client, id);
         let Some(message) = message else {
             return; // The client cancelled its request meanwhile.
         };
+        self.send_again(client, message).await;
+    }
+
+    /// Sends a message of the bridge that continues a request of the client.
+    pub(super) async fn send_again(self: &Arc<Self>, client: &RequestId, message: Message) {
         match self.peers.server.send(message).await {
             Ok(SendOutcome::UnderWay(exchange)) => self.peers.tasks.drive(exchange),
             Ok(SendOutcome::Delivered) => {}
+            Err(_) if self.repeats_question(client) => {}
             Err(error) => {
                 let ended = self.end(client);
                 if ended.is_some() {

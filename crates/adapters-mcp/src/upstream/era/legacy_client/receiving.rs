@@ -8,7 +8,6 @@ use riglm_domain::mcp::method;
 use riglm_ports::upstream::UpstreamError;
 
 use super::LegacyBridge;
-use super::inputs::is_input_required;
 use super::subscriptions::StreamOutcome;
 use crate::upstream::era::detection::code;
 
@@ -49,6 +48,10 @@ impl LegacyBridge {
             .stream
             .note_ended(&request, StreamOutcome::Ended(error.clone()))
         {
+            return;
+        }
+        let waiting = self.calls.owner(&request);
+        if waiting.is_some_and(|client| self.calls.repeats_question(&client)) {
             return;
         }
         match self.calls.end_in_flight(&request) {
@@ -98,13 +101,15 @@ impl LegacyBridge {
             }
             return;
         };
-        let result = message.result(envelope);
-        if let Some(result) = result.filter(|result| is_input_required(result)) {
-            return self.calls.input_required(client, result).await;
-        }
+        let Some(message) = self.calls.settle(&client, message, envelope).await else {
+            return;
+        };
+        let Some(envelope) = message.single().cloned() else {
+            return;
+        };
         let ended = self.calls.end(&client);
         let is_read = ended.is_some_and(|ended| &*ended.method == method::RESOURCES_READ);
-        let message = match message.error(envelope) {
+        let message = match message.error(&envelope) {
             Some(error) if is_read && is_not_found(error) => {
                 message.with_error(&with_member(error, "code", RESOURCE_NOT_FOUND))
             }

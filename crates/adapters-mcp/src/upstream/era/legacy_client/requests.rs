@@ -1,11 +1,13 @@
 //! The unanswered requests of the client, with their ids upstream.
 
 use std::collections::HashMap;
+use std::time::Duration;
 
 use riglm_domain::mcp::edit::{with_member, without_member};
 use riglm_domain::mcp::message::{Message, RequestId};
 use riglm_domain::mcp::scan::members;
 
+use super::awaited_tasks::AwaitedTask;
 use super::inputs::InputQuestions;
 
 #[derive(Debug)]
@@ -20,6 +22,22 @@ struct ClientRequest {
     inputs: Vec<Input>,
     /// The state that the server wants back, as JSON text.
     state: Option<Box<str>>,
+    /// Whether it was sent again with more capabilities of the client.
+    was_signed_again: bool,
+    /// The task that the server runs in place of an answer.
+    task: Option<AwaitedTask>,
+}
+
+impl ClientRequest {
+    /// Returns the answers of the client as the JSON text of `inputResponses`.
+    fn input_responses(&self) -> String {
+        let answers: Vec<String> = self
+            .inputs
+            .iter()
+            .map(|input| format!("{}:{}", input.key, input.answer.as_deref().unwrap_or("{}")))
+            .collect();
+        format!("{{{}}}", answers.join(","))
+    }
 }
 
 /// A question to the client on behalf of a request.
@@ -38,6 +56,8 @@ pub(super) struct EndedRequest {
     /// The questions that the client did not answer.
     pub(super) open_inputs: Vec<RequestId>,
     pub(super) method: Box<str>,
+    /// Its task at the server.
+    pub(super) task: Option<AwaitedTask>,
 }
 
 /// The effect of an answer of the client.
@@ -72,6 +92,8 @@ impl Requests {
             n_bare: 0,
             inputs: Vec::new(),
             state: None,
+            was_signed_again: false,
+            task: None,
         };
         self.open.insert(id, request);
     }
@@ -114,6 +136,7 @@ impl Requests {
             upstream: request.upstream,
             open_inputs,
             method,
+            task: request.task,
         })
     }
 
@@ -122,6 +145,89 @@ impl Requests {
         self.open.clear();
         self.owners.clear();
         self.questions.drain().collect()
+    }
+
+    /// Returns the task that a request waits for.
+    pub(super) fn task(&self, id: &RequestId) -> Option<&AwaitedTask> {
+        self.open.get(id)?.task.as_ref()
+    }
+
+    /// Returns the task that a request waits for.
+    pub(super) fn task_mut(&mut self, id: &RequestId) -> Option<&mut AwaitedTask> {
+        self.open.get_mut(id)?.task.as_mut()
+    }
+
+    /// Lets a request wait for a task.
+    pub(super) fn await_task(&mut self, id: &RequestId, task: AwaitedTask) {
+        self.detach(id);
+        if let Some(request) = self.open.get_mut(id) {
+            request.task = Some(task);
+        }
+    }
+
+    /// Registers an answer of the server about the task of a request. Returns the time until the
+    /// next question, and the number of answers.
+    pub(super) fn note_task_answer(&mut self, id: &RequestId) -> Option<(Duration, u32)> {
+        self.detach(id);
+        Some(self.task_mut(id)?.note_answer())
+    }
+
+    /// Returns the parameters of a request about the task, and the answers of the client, both as
+    /// JSON text. The answers are then removed.
+    pub(super) fn take_task_answers(&mut self, id: &RequestId) -> Option<(String, String)> {
+        let request = self.open.get_mut(id)?;
+        let answers = request.input_responses();
+        let keys = request.inputs.drain(..).map(|input| input.key);
+        Some((request.task.as_mut()?.note_answered(keys), answers))
+    }
+
+    /// Registers a request of the bridge that is sent for a request of the client. Returns whether
+    /// that one is still open.
+    pub(super) fn send_for(&mut self, id: &RequestId, upstream: RequestId) -> bool {
+        self.detach(id);
+        let Some(request) = self.open.get_mut(id) else {
+            return false;
+        };
+        request.upstream = Some(upstream.clone());
+        self.owners.insert(upstream, id.clone());
+        true
+    }
+
+    /// Changes the parameters of a request before it is sent again. Returns whether it is open and
+    /// was not changed before.
+    pub(super) fn sign_again(&mut self, id: &RequestId, sign: impl Fn(&str) -> String) -> bool {
+        self.detach(id);
+        let Some(request) = self.open.get_mut(id) else {
+            return false;
+        };
+        if std::mem::replace(&mut request.was_signed_again, true) {
+            return false;
+        }
+        let params = request
+            .message
+            .single()
+            .and_then(|envelope| request.message.params(envelope));
+        let params = sign(params.unwrap_or("{}"));
+        request.message = request.message.with_params(&params);
+        true
+    }
+
+    /// Reads the parameters of a request.
+    pub(super) fn with_params<T>(
+        &self,
+        id: &RequestId,
+        read: impl Fn(&str) -> Option<T>,
+    ) -> Option<T> {
+        let message = &self.open.get(id)?.message;
+        read(message.params(message.single()?)?)
+    }
+
+    /// Removes the id of a request upstream, because it is not in flight there.
+    fn detach(&mut self, id: &RequestId) {
+        let request = self.open.get_mut(id);
+        if let Some(upstream) = request.and_then(|request| request.upstream.take()) {
+            self.owners.remove(&upstream);
+        }
     }
 
     /// Returns the number of rounds in which the server asked for input.
@@ -137,12 +243,10 @@ impl Requests {
         asked: &InputQuestions<'_>,
         mut next_id: impl FnMut() -> RequestId,
     ) -> (Vec<RequestId>, u32) {
+        self.detach(id);
         let Some(request) = self.open.get_mut(id) else {
             return (Vec::new(), 0);
         };
-        if let Some(upstream) = request.upstream.take() {
-            self.owners.remove(&upstream);
-        }
         request.n_rounds += 1;
         request.n_bare = if asked.requests.is_empty() {
             request.n_bare + 1
@@ -197,16 +301,7 @@ impl Requests {
         let envelope = request.message.single()?;
         let mut params = request.message.params(envelope).unwrap_or("{}").to_owned();
         if !request.inputs.is_empty() {
-            let answers: Vec<String> = request
-                .inputs
-                .iter()
-                .map(|input| format!("{}:{}", input.key, input.answer.as_deref().unwrap_or("{}")))
-                .collect();
-            params = with_member(
-                &params,
-                "inputResponses",
-                &format!("{{{}}}", answers.join(",")),
-            );
+            params = with_member(&params, "inputResponses", &request.input_responses());
         }
         match &request.state {
             Some(state) => params = with_member(&params, "requestState", state),

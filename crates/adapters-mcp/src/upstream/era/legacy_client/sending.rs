@@ -132,6 +132,12 @@ impl LegacyBridge {
         for input in &ended.open_inputs {
             self.calls.withdraw(input, &id).await;
         }
+        if ended.task.is_some() {
+            // "The notifications/cancelled notification MUST NOT be used for task cancellation"
+            // (tasks extension, "Task Cancellation").
+            self.calls.cancel_task(&ended);
+            return Ok(SendOutcome::Delivered);
+        }
         match ended.upstream {
             Some(upstream) if upstream == id => self.peers.server.send(message.clone()).await,
             Some(upstream) => {

@@ -6,6 +6,7 @@ use riglm_domain::mcp::protocol::Revision;
 use riglm_domain::mcp::scan::{members, unescape};
 
 use super::subscriptions::SubscriptionOffer;
+use crate::upstream::era::tasks::TASKS_EXTENSION;
 
 /// The substitute for a server that does not send its name.
 const UNKNOWN_SERVER: &str = r#"{"name":"unknown","version":"unknown"}"#;
@@ -21,9 +22,6 @@ fn capabilities(discovered: &str) -> &str {
         .unwrap_or("{}")
 }
 
-/// The name of the extension by which modern servers offer tasks.
-const TASKS: &str = "io.modelcontextprotocol/tasks";
-
 /// Returns the result of `initialize`.
 pub(super) fn initialize_result(params: &str, discovered: &str) -> String {
     let asked = member(params, "protocolVersion").and_then(unescape);
@@ -32,9 +30,10 @@ pub(super) fn initialize_result(params: &str, discovered: &str) -> String {
         .filter(|asked| Revision::WITH_SESSIONS.contains(asked))
         .unwrap_or(Revision::NEWEST_LEGACY);
     let mut capabilities = capabilities(discovered).to_owned();
-    // The tasks of the extension differ from the tasks of 2025-11-25, so they are not declared.
+    // "The server is the sole decider; clients do not signal task preference on the request itself"
+    // (tasks extension, "Capability Negotiation"), so a client cannot request a task.
     if let Some(extensions) = member(&capabilities, "extensions") {
-        let others = without_member(extensions, TASKS);
+        let others = without_member(extensions, TASKS_EXTENSION);
         capabilities = with_member(&capabilities, "extensions", &others);
     }
     // The bridge itself answers `logging/setLevel`.

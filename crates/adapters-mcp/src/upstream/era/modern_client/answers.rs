@@ -9,6 +9,7 @@ use riglm_domain::mcp::rpc_error::{RpcError, RpcErrorCode};
 use serde_json::value::RawValue;
 use serde_json::{Value, json};
 
+use super::call::ServerRequest;
 use super::welcome::Welcome;
 
 /// The methods whose results have a time to live.
@@ -51,6 +52,11 @@ fn complete(result: &str, method: &str, welcome: &Welcome) -> String {
         result = with_default(result, "ttlMs", "0");
         result = with_default(result, "cacheScope", r#""private""#);
     }
+    with_server(result, welcome)
+}
+
+/// Adds the description of the server, unless the result has one.
+fn with_server(result: String, welcome: &Welcome) -> String {
     match &welcome.server_info {
         Some(info) if edit::meta(&result, SERVER_INFO).is_none() => {
             edit::with_meta(&result, &[(SERVER_INFO, info)])
@@ -91,17 +97,49 @@ pub(super) struct Input<'a> {
     pub(super) params: Option<&'a str>,
 }
 
-/// Returns the answer that asks for input.
-pub(super) fn input_required<'a>(
+/// Returns the named questions of a server as the JSON text of `inputRequests`.
+pub(super) fn input_requests(open: &[ServerRequest]) -> String {
+    object_of(open.iter().filter_map(|request| {
+        Some(Input {
+            key: request.key.as_deref()?,
+            method: &request.method,
+            params: request.params.as_deref(),
+        })
+    }))
+}
+
+/// Returns requests for input as the JSON text of `inputRequests`.
+pub(super) fn object_of<'a>(inputs: impl Iterator<Item = Input<'a>>) -> String {
+    let inputs: Vec<String> = inputs.map(|input| entry(&input)).collect();
+    format!("{{{}}}", inputs.join(","))
+}
+
+/// Returns the answer about a task with these members, as JSON text without braces.
+pub(super) fn about_task(
     id: &RequestId,
-    inputs: impl Iterator<Item = Input<'a>>,
+    result_type: &str,
+    members: &str,
+    welcome: &Welcome,
+) -> Message {
+    let result = format!(r#"{{"resultType":"{result_type}",{members}}}"#);
+    Message::success(id, &with_server(result, welcome))
+}
+
+/// Returns the answer that only acknowledges a request.
+pub(super) fn acknowledgement(id: &RequestId, welcome: &Welcome) -> Message {
+    let result = r#"{"resultType":"complete"}"#.to_owned();
+    Message::success(id, &with_server(result, welcome))
+}
+
+/// Returns the answer that asks for input, the JSON text of `inputRequests`.
+pub(super) fn input_required(
+    id: &RequestId,
+    inputs: &str,
     state: &str,
     welcome: &Welcome,
 ) -> Message {
-    let inputs: Vec<String> = inputs.map(|input| entry(&input)).collect();
     let result = format!(
-        r#"{{"resultType":"input_required","inputRequests":{{{}}},"requestState":{}{}}}"#,
-        inputs.join(","),
+        r#"{{"resultType":"input_required","inputRequests":{inputs},"requestState":{}{}}}"#,
         Value::from(state),
         meta_of(welcome),
     );

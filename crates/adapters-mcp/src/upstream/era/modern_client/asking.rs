@@ -11,16 +11,18 @@ use riglm_ports::upstream::UpstreamError;
 use tokio::sync::Semaphore;
 use tokio::time::Instant;
 
-use super::answers::{self, Input};
+use super::answers;
 use super::bridge_core::BridgeCore;
 use super::call::{Call, CallWaiter, ServerRequest, legacy_id};
 use super::connection::Connection;
 use super::request_state::{Purpose, Ticket};
+use super::server_tasks::{TaskStage, task_cancellation};
 use super::state::BridgeState;
+use crate::upstream::era::tasks::related_task;
 
 /// The time for which a question waits for more questions of the same call, so that the client is
 /// asked once.
-const GATHERING: Duration = Duration::from_millis(20);
+pub(super) const GATHERING: Duration = Duration::from_millis(20);
 /// The time for which a question waits for a call that can carry it.
 const KEEPING: Duration = Duration::from_secs(30);
 /// The timeout for sending an answer to the server.
@@ -91,7 +93,15 @@ impl Questions {
         related: Option<&RequestId>,
     ) -> Option<ServerRequest> {
         let mut state = self.core.state.lock();
-        let call = state.call_to_ask(connection.number, related);
+        let task = request.params.as_deref().and_then(related_task);
+        if let Some(task) = task.as_deref().and_then(|task| state.tasks.get_mut(task))
+            && task.connection.number == connection.number
+        {
+            return task.ask(request);
+        }
+        let call = task
+            .and_then(|task| state.call_of_task(connection.number, &task))
+            .or_else(|| state.call_to_ask(connection.number, related));
         let Some(call) = call.and_then(|number| state.calls.get_mut(&number)) else {
             self.core.changed.notify_one();
             return state.keep(connection, request, Instant::now() + KEEPING);
@@ -200,14 +210,8 @@ impl Questions {
             method: call.method.clone(),
             digest: call.digest.clone(),
         });
-        let inputs = call.open.iter().filter_map(|request| {
-            Some(Input {
-                key: request.key.as_deref()?,
-                method: &request.method,
-                params: request.params.as_deref(),
-            })
-        });
-        let answer = answers::input_required(&id, inputs, &sealed, &welcome);
+        let inputs = answers::input_requests(&call.open);
+        let answer = answers::input_required(&id, &inputs, &sealed, &welcome);
         call.seat = CallWaiter::Parked {
             parking: parking.clone(),
             until: Instant::now() + ttl,
@@ -245,7 +249,12 @@ impl Questions {
         let refusals = call.open.iter().map(|open| open.refusal_for(reason));
         // A call that ended at the server has nothing to cancel.
         let cancellation = (!is_over).then_some(cancellation);
-        let messages = cancellation.into_iter().chain(refusals).collect();
+        let task = match &call.task {
+            TaskStage::Running(task) if !is_over => Some(task_cancellation(task, call.number)),
+            _ => None,
+        };
+        let messages = cancellation.into_iter().chain(task).chain(refusals);
+        let messages = messages.collect();
         self.core
             .tasks
             .spawn(async move { tell_server(call.connection, messages).await });

@@ -3,6 +3,7 @@
 
 use std::sync::Arc;
 
+use riglm_domain::mcp::edit;
 use riglm_domain::mcp::internal_id::InternalRequest;
 use riglm_domain::mcp::message::{Envelope, Message, RequestId};
 use riglm_domain::mcp::meta::RequestMeta;
@@ -12,9 +13,10 @@ use riglm_ports::upstream::UpstreamError;
 use tokio::time::Instant;
 
 use super::connection::Connection;
+use super::server_tasks::TaskStage;
 
-/// The maximum number of open questions of one call.
-const MAX_OPEN: usize = 32;
+/// The maximum number of open questions of one call or task.
+pub(super) const MAX_OPEN: usize = 32;
 
 /// The methods whose answers may ask for input.
 const TAKES_INPUT: [&str; 3] = [
@@ -155,6 +157,8 @@ pub(super) struct Call {
     pub(super) seat: CallWaiter,
     /// The progress of sending.
     pub(super) progress: SendProgress,
+    /// Its task at the server.
+    pub(super) task: TaskStage,
     /// Whether it was sent again after a connection did not accept it.
     pub(super) was_resent: bool,
     /// The open questions of the server, oldest first.
@@ -204,13 +208,39 @@ impl Call {
 
     /// Assigns keys to the questions without one.
     pub(super) fn name_questions(&mut self) {
-        for request in self.open.iter_mut().filter(|open| open.key.is_none()) {
-            self.n_keys += 1;
-            let (kind, _) = request
-                .method
-                .split_once('/')
-                .unwrap_or((&request.method, ""));
-            request.key = Some(format!("{kind}-{}", self.n_keys).into());
-        }
+        name_questions(&mut self.open, &mut self.n_keys);
     }
+
+    /// Returns the parameters of the message for the server.
+    pub(super) fn params(&self) -> Option<&str> {
+        self.message.params(self.message.single()?)
+    }
+}
+
+/// Assigns keys to the questions without one. `n_keys` is the number of keys assigned before.
+pub(super) fn name_questions(open: &mut [ServerRequest], n_keys: &mut u32) {
+    for request in open.iter_mut().filter(|open| open.key.is_none()) {
+        *n_keys += 1;
+        let (kind, _) = request
+            .method
+            .split_once('/')
+            .unwrap_or((&request.method, ""));
+        request.key = Some(format!("{kind}-{n_keys}").into());
+    }
+}
+
+/// Removes the questions that the client answers in `responses`, the JSON text of `inputResponses`.
+/// Returns the answers for the server.
+pub(super) fn take_answers(open: &mut Vec<ServerRequest>, responses: &str) -> Vec<Message> {
+    let mut answers = Vec::new();
+    open.retain(|request| {
+        let key = request.key.as_deref();
+        let response = key.and_then(|key| edit::member(responses, key));
+        let Some(response) = response.filter(|text| text.starts_with('{')) else {
+            return true;
+        };
+        answers.push(request.answer_with(response));
+        false
+    });
+    answers
 }

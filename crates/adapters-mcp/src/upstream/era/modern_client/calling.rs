@@ -11,6 +11,7 @@ use riglm_domain::mcp::meta::{
 };
 use riglm_domain::mcp::method;
 use riglm_domain::mcp::rpc_error::{RpcError, RpcErrorCode};
+use riglm_domain::mcp::scan::unescape;
 use riglm_ports::upstream::{BoxedWork, SendOutcome, UpstreamError};
 
 use super::answers;
@@ -22,6 +23,7 @@ use super::call::{
 use super::connection::Connection;
 use super::ending::finish;
 use super::opening::Connections;
+use super::server_tasks::{TaskStage, task_cancellation, with_task};
 use super::state::BridgeState;
 use super::welcome::{Hello, Welcome};
 
@@ -84,7 +86,12 @@ impl Calls {
             let mut state = self.core.state.lock();
             let connection = self.connections.connection_for(&mut state, &hello)?;
             let number = state.next_number();
-            let message = as_legacy(message, params, method);
+            let mut message = as_legacy(message, params, method);
+            let mut task = TaskStage::None;
+            if method == method::TOOLS_CALL && is_task_tool(&state, params) {
+                message = message.with_each_params(|params| Some(with_task(params)));
+                task = TaskStage::Requested;
+            }
             let (message, token) = with_own_token(&state, &connection, number, message, &client);
             state.waiting.insert(id.clone(), number);
             let call = Call {
@@ -95,6 +102,7 @@ impl Calls {
                 progress_token: token,
                 seat: CallWaiter::Taken(client),
                 progress: SendProgress::Waiting,
+                task,
                 was_resent: false,
                 open: Vec::new(),
                 is_gathering: false,
@@ -246,6 +254,11 @@ impl Calls {
             return;
         };
         let _turn = turn.lock().await;
+        if let CallEnd::Answered(answer) = &ended
+            && let Some(number) = self.continue_as_task(number, answer)
+        {
+            return self.core.tasks.spawn(Arc::clone(self).send_call(number));
+        }
         let call = {
             let mut state = self.core.state.lock();
             match state.calls.get_mut(&number).map(|call| &mut call.seat) {
@@ -265,6 +278,17 @@ impl Calls {
         finish(&self.core, &call, ended).await;
     }
 
+    /// Continues a call for which the server requires, or has created, a task. Returns the new number
+    /// under which the call must be sent.
+    fn continue_as_task(self: &Arc<Self>, number: u64, answer: &Message) -> Option<u64> {
+        let mut state = self.core.state.lock();
+        let number = state.continue_as_task(number, answer)?;
+        if let Some(call) = state.calls.get_mut(&number) {
+            self.questions.gather(call);
+        }
+        Some(number)
+    }
+
     /// Cancels a request of the client, as `message` says.
     pub(super) async fn cancel(&self, id: &RequestId, message: &Message, envelope: &Envelope) {
         let cancelled = {
@@ -278,6 +302,10 @@ impl Calls {
             };
             let open = std::mem::take(&mut call.open);
             let connection = Arc::clone(&call.connection);
+            let task = match &call.task {
+                TaskStage::Running(task) => Some(task_cancellation(task, number)),
+                TaskStage::None | TaskStage::Requested => None,
+            };
             // The server must not get the cancellation before the request, so `sent` sends it
             // later.
             let cancellation = if call.progress == SendProgress::Sending {
@@ -288,13 +316,17 @@ impl Calls {
                 state.remove_call(number);
                 was_sent.then_some(cancellation)
             };
-            (connection, cancellation, open)
+            (connection, cancellation, task, open)
         };
-        let (connection, cancellation, open) = cancelled;
+        let (connection, cancellation, task, open) = cancelled;
         let refusals = open
             .iter()
             .map(|request| request.refusal_for("the request that this belongs to was cancelled"));
-        let messages: Vec<Message> = cancellation.into_iter().chain(refusals).collect();
+        let messages: Vec<Message> = cancellation
+            .into_iter()
+            .chain(task)
+            .chain(refusals)
+            .collect();
         tell_server(connection, messages).await;
     }
 }
@@ -319,6 +351,16 @@ fn as_legacy(message: &Message, params: Option<&str>, method: &str) -> Message {
         Cow::Borrowed(_) => message.clone(),
         Cow::Owned(params) => message.with_params(&params),
     }
+}
+
+/// Returns whether a call is for a tool that the server runs only as a task.
+fn is_task_tool(state: &BridgeState, params: Option<&str>) -> bool {
+    if state.task_tools.is_empty() {
+        return false;
+    }
+    let name = params.and_then(|params| edit::member(params, "name"));
+    name.and_then(unescape)
+        .is_some_and(|name| state.task_tools.contains(name.as_ref()))
 }
 
 fn has_answers(params: &str) -> bool {

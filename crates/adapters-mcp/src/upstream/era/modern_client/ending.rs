@@ -8,6 +8,7 @@ use super::bridge_core::BridgeCore;
 use super::call::{Call, CallEnd, WaitingClient};
 use super::connection::connection_lost;
 use super::request_state::{Purpose, Ticket};
+use super::server_tasks::handle;
 use super::welcome::Welcome;
 
 /// Delivers the end of a call to the client. The call is in no table any more.
@@ -22,6 +23,9 @@ pub(super) async fn finish(core: &BridgeCore, call: &Call, ended: CallEnd) {
         }
         (CallEnd::Failed(error), _) => return core.report_unanswered(&client.id, error).await,
     };
+    if let Some(handle) = handle(core, call, &answer) {
+        return core.deliver(handle, &client.id).await;
+    }
     let elicitations = answers::required_elicitations(&answer).filter(|_| call.takes_input());
     let answer = if let Some(elicitations) = elicitations {
         repeat_after(core, call, client, &elicitations, &welcome)
@@ -62,5 +66,5 @@ fn repeat_after(
         method: method::ELICITATION_CREATE,
         params: Some(params),
     });
-    answers::input_required(&client.id, inputs, &state, welcome)
+    answers::input_required(&client.id, &answers::object_of(inputs), &state, welcome)
 }

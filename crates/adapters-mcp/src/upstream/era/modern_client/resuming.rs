@@ -12,7 +12,7 @@ use riglm_ports::upstream::{SendOutcome, UpstreamError};
 
 use super::asking::{Questions, REPLY_TIMEOUT};
 use super::bridge_core::BridgeCore;
-use super::call::{Call, CallEnd, CallWaiter, ModernRequest, WaitingClient};
+use super::call::{Call, CallEnd, CallWaiter, ModernRequest, WaitingClient, take_answers};
 use super::calling::Calls;
 use super::connection::Connection;
 use super::ending::finish;
@@ -113,16 +113,7 @@ impl Retries {
         let number = state.parked.remove(parking)?;
         let call = state.calls.get_mut(&number)?;
         let connection = Arc::clone(&call.connection);
-        let mut replies = Vec::new();
-        call.open.retain(|request| {
-            let key = request.key.as_deref();
-            let response = key.and_then(|key| edit::member(responses, key));
-            let Some(response) = response.filter(|text| text.starts_with('{')) else {
-                return true;
-            };
-            replies.push(request.answer_with(response));
-            false
-        });
+        let replies = take_answers(&mut call.open, responses);
         let seat = std::mem::replace(&mut call.seat, CallWaiter::Taken(client.clone()));
         state.waiting.insert(client.id.clone(), number);
         let ended = match seat {

@@ -1,6 +1,6 @@
 //! The mutable state of a link: its connections, the calls on them, and waiting requests.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
 
 use riglm_domain::mcp::message::{Message, RequestId};
@@ -9,6 +9,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::call::{Call, CallEnd, CallWaiter, ServerRequest, number_of};
 use super::connection::Connection;
+use super::server_tasks::{ServerTask, TaskStage};
 use super::welcome::ConnectionKey;
 
 /// The maximum number of server requests that wait for a call.
@@ -66,6 +67,12 @@ pub(super) struct BridgeState {
     pub(super) kept: Vec<KeptRequest>,
     /// The listen requests of the client.
     pub(super) listens: HashMap<RequestId, ListenRequest>,
+    /// The tasks of the server that the client asks about, by name.
+    pub(super) tasks: HashMap<Box<str>, ServerTask>,
+    /// The requests of the client about tasks.
+    pub(super) task_requests: HashSet<RequestId>,
+    /// The tools that the server runs only as tasks.
+    pub(super) task_tools: HashSet<Box<str>>,
     pub(super) is_swept: bool,
     n_numbers: u64,
 }
@@ -79,13 +86,16 @@ impl BridgeState {
 
     /// Returns whether a request of the client with this id is in flight.
     pub(super) fn is_in_flight(&self, id: &RequestId) -> bool {
-        self.waiting.contains_key(id) || self.listens.contains_key(id)
+        self.waiting.contains_key(id)
+            || self.listens.contains_key(id)
+            || self.task_requests.contains(id)
     }
 
-    /// Returns whether a connection is in use by calls or listen requests.
+    /// Returns whether a connection is in use by calls, tasks or listen requests.
     pub(super) fn is_busy(&self, number: u64) -> bool {
         let is_it = |connection: &Arc<Connection>| connection.number == number;
         self.calls.values().any(|call| is_it(&call.connection))
+            || self.tasks.values().any(|task| is_it(&task.connection))
             || self
                 .listens
                 .values()
@@ -117,6 +127,16 @@ impl BridgeState {
             .or_else(|| eligible().find(|call| call.client().is_some()))
             .or_else(|| eligible().next())
             .map(|call| call.number)
+    }
+
+    /// Returns the call that waits for the result of a task.
+    pub(super) fn call_of_task(&self, number: u64, task: &str) -> Option<u64> {
+        let mut calls = self.calls.values();
+        let found = calls.find(|call| {
+            let is_it = matches!(&call.task, TaskStage::Running(name) if **name == *task);
+            is_it && call.connection.number == number && call.can_ask_if_named()
+        });
+        found.map(|call| call.number)
     }
 
     /// Returns the call with this progress token at the server.
@@ -160,6 +180,10 @@ impl BridgeState {
     pub(super) fn server_took_back(&mut self, number: u64, id: &RequestId) {
         self.kept
             .retain(|kept| kept.connection.number != number || kept.request.id != *id);
+        let tasks = self.tasks.values_mut();
+        for task in tasks.filter(|task| task.connection.number == number) {
+            task.server_took_back(id);
+        }
         let calls = self.calls.values_mut();
         for call in calls.filter(|call| call.connection.number == number) {
             call.open.retain(|request| request.id != *id);
@@ -200,6 +224,8 @@ impl BridgeState {
         self.connections.remove(&number);
         self.withdraw(number);
         self.kept.retain(|kept| kept.connection.number != number);
+        self.tasks
+            .retain(|_, task| task.connection.number != number);
         let calls = self.calls.values();
         let lost = calls.filter(|call| call.connection.number == number);
         let lost: Vec<u64> = lost.map(|call| call.number).collect();

@@ -53,6 +53,7 @@ fn expire(questions: &Questions, state: &mut BridgeState, now: Instant) {
             questions.give_up(call, "the client did not answer in time");
         }
     }
+    questions.expire_tasks(state, now);
     for kept in state.kept.extract_if(.., |kept| kept.until <= now) {
         let reason = "the client sent no request through which it could be asked";
         questions.refuse_open(&kept.connection, &[kept.request], reason);
@@ -101,6 +102,7 @@ fn next_deadline(state: &BridgeState, now: Instant) -> Option<Instant> {
     parkings(state)
         .map(|(_, until)| until)
         .chain(state.kept.iter().map(|kept| kept.until))
+        .chain(state.tasks.values().map(|task| task.until))
         .chain(connections)
         .min()
 }

@@ -8,6 +8,8 @@ use riglm_domain::mcp::method;
 use riglm_domain::mcp::protocol::Revision;
 use riglm_domain::privacy::canonical::write_canonical;
 
+use crate::upstream::era::tasks::{declares_extension, runs_calls_as_tasks, with_extension};
+
 /// The description of a server, as JSON text.
 #[derive(Clone, Debug)]
 pub(super) struct Welcome {
@@ -17,17 +19,24 @@ pub(super) struct Welcome {
     pub(super) server_info: Option<Box<str>>,
     /// The instructions for its use.
     pub(super) instructions: Option<Box<str>>,
+    /// Whether it runs calls of tools as tasks.
+    pub(super) runs_tasks: bool,
 }
 
 impl Welcome {
     /// Reads the result of `initialize`.
     pub(super) fn read(result: &str) -> Self {
         let object = |key| edit::member(result, key).filter(|text| text.starts_with('{'));
+        let declared = object("capabilities").unwrap_or("{}");
+        let runs_tasks = runs_calls_as_tasks(declared);
+        // The tasks of 2025-11-25 are translated into those of the extension.
+        let mut capabilities = edit::without_member(declared, "tasks");
+        if runs_tasks {
+            capabilities = with_extension(&capabilities);
+        }
         Self {
-            // The experimental tasks of 2025-11-25 differ from the tasks of the extension and are
-            // not translated, so they are not declared.
-            capabilities: edit::without_member(object("capabilities").unwrap_or("{}"), "tasks")
-                .into(),
+            capabilities: capabilities.into(),
+            runs_tasks,
             server_info: object("serverInfo").map(Into::into),
             instructions: edit::member(result, "instructions").map(Into::into),
         }
@@ -117,6 +126,11 @@ impl Hello {
         edit::member(&self.capabilities, "elicitation")
             .and_then(|elicitation| edit::member(elicitation, "url"))
             .is_some_and(is_declared)
+    }
+
+    /// Returns whether the client supports the tasks extension.
+    pub(super) fn has_tasks(&self) -> bool {
+        declares_extension(&self.capabilities)
     }
 
     /// Returns the first message of the handshake.

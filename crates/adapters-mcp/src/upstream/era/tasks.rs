@@ -1,0 +1,161 @@
+//! Tasks in both forms: those of revision 2025-11-25, and those of the tasks extension of revision
+//! 2026-07-28 (SEP-2663).
+
+use riglm_domain::mcp::edit::{member, meta, with_member};
+use riglm_domain::mcp::message::Message;
+use riglm_domain::mcp::rpc_error::RpcErrorCode;
+use riglm_domain::mcp::scan::{members, unescape};
+use serde_json::Value;
+
+/// The name of the extension by which modern clients and servers declare tasks.
+pub(super) const TASKS_EXTENSION: &str = "io.modelcontextprotocol/tasks";
+/// The entry of `_meta` by which revision 2025-11-25 names the task of a message.
+const RELATED_TASK: &str = "io.modelcontextprotocol/related-task";
+
+/// The state of a task, with the same names in both forms.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, strum::EnumString)]
+#[strum(serialize_all = "snake_case")]
+pub(super) enum TaskStatus {
+    Working,
+    InputRequired,
+    Completed,
+    Failed,
+    Cancelled,
+}
+
+impl TaskStatus {
+    /// Reads the state of the JSON text of a task. Returns `None` for another text.
+    pub(super) fn of(task: &str) -> Option<Self> {
+        member(task, "status").and_then(unescape)?.parse().ok()
+    }
+}
+
+/// Returns the name of a task, from the JSON text of the task or of parameters that name one.
+pub(super) fn task_id(task: &str) -> Option<Box<str>> {
+    let id = member(task, "taskId").and_then(unescape)?;
+    Some(id.as_ref().into())
+}
+
+/// Returns the task in the answer to a call of revision 2025-11-25, as JSON text.
+pub(super) fn created_task(answer: &Message) -> Option<&str> {
+    let result = answer.result(answer.single()?)?;
+    member(result, "task").filter(|task| member(task, "taskId").is_some())
+}
+
+/// Returns the name of the task to which a message of revision 2025-11-25 belongs.
+pub(super) fn related_task(params: &str) -> Option<Box<str>> {
+    task_id(meta(params, RELATED_TASK)?)
+}
+
+/// Returns the members of a task of revision 2025-11-25 as members of the extension, without braces.
+/// The times have other names there, and the time to live is required.
+pub(super) fn as_extension_members(task: &str) -> String {
+    let mut all: Vec<String> = Vec::new();
+    let mut has_ttl = false;
+    for (key, value) in members(task) {
+        let key = match key.as_ref() {
+            "ttl" => {
+                has_ttl = true;
+                "ttlMs"
+            }
+            "pollInterval" => "pollIntervalMs",
+            "resultType" => continue,
+            other => other,
+        };
+        all.push(format!("{}:{value}", Value::from(key)));
+    }
+    if !has_ttl {
+        all.push(r#""ttlMs":null"#.into());
+    }
+    all.join(",")
+}
+
+/// Returns whether an error says that the client must support the tasks extension.
+pub(super) fn requires_tasks(error: &str) -> bool {
+    let code = RpcErrorCode::MissingRequiredClientCapability.code();
+    member(error, "code") == Some(code.to_string().as_str())
+        && member(error, "data")
+            .and_then(|data| member(data, "requiredCapabilities"))
+            .is_some_and(declares_extension)
+}
+
+/// Returns whether capabilities contain the tasks extension.
+pub(super) fn declares_extension(capabilities: &str) -> bool {
+    member(capabilities, "extensions")
+        .and_then(|extensions| member(extensions, TASKS_EXTENSION))
+        .is_some_and(|settings| !matches!(settings, "null" | "false"))
+}
+
+/// Returns capabilities with the tasks extension.
+pub(super) fn with_extension(capabilities: &str) -> String {
+    let extensions = member(capabilities, "extensions").filter(|text| text.starts_with('{'));
+    let extensions = with_member(extensions.unwrap_or("{}"), TASKS_EXTENSION, "{}");
+    with_member(capabilities, "extensions", &extensions)
+}
+
+/// Returns whether the capabilities of a server of revision 2025-11-25 contain tasks for calls of
+/// tools.
+pub(super) fn runs_calls_as_tasks(capabilities: &str) -> bool {
+    ["tasks", "requests", "tools", "call"]
+        .iter()
+        .try_fold(capabilities, |object, key| member(object, key))
+        .is_some_and(|call| !matches!(call, "null" | "false"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn tasks_get_the_names_of_the_extension() {
+        let task =
+            r#"{"taskId":"a\u00e4","status":"working","ttl":6e4,"pollInterval":5.0,"x":null}"#;
+        assert_eq!(
+            as_extension_members(task),
+            r#""taskId":"a\u00e4","status":"working","ttlMs":6e4,"pollIntervalMs":5.0,"x":null"#
+        );
+        assert_eq!(
+            as_extension_members(r#"{"taskId":"a"}"#),
+            r#""taskId":"a","ttlMs":null"#
+        );
+        assert_eq!(task_id(task).as_deref(), Some("a\u{e4}"));
+    }
+
+    #[test]
+    fn states_of_tasks_are_read() {
+        let status = |text: &str| TaskStatus::of(&format!(r#"{{"status":"{text}"}}"#));
+        assert_eq!(status("input_required"), Some(TaskStatus::InputRequired));
+        assert_eq!(status("completed"), Some(TaskStatus::Completed));
+        assert_eq!(status("resting"), None);
+        assert_eq!(TaskStatus::of("{}"), None);
+    }
+
+    #[test]
+    fn only_a_missing_tasks_extension_requires_tasks() {
+        let error = |code: i32, data: &str| {
+            requires_tasks(&format!(r#"{{"code":{code},"message":"m","data":{data}}}"#))
+        };
+        let tasks =
+            r#"{"requiredCapabilities":{"extensions":{"io.modelcontextprotocol/tasks":{}}}}"#;
+        assert!(error(-32021, tasks));
+        assert!(!error(-32602, tasks));
+        assert!(!error(
+            -32021,
+            r#"{"requiredCapabilities":{"sampling":{}}}"#
+        ));
+    }
+
+    #[test]
+    fn extensions_are_added_to_capabilities() {
+        assert_eq!(
+            with_extension(r#"{"roots":{},"extensions":{"a/b":{"n":1.0}}}"#),
+            r#"{"roots":{},"extensions":{"a/b":{"n":1.0},"io.modelcontextprotocol/tasks":{}}}"#
+        );
+        assert!(declares_extension(&with_extension("{}")));
+        assert!(!declares_extension(r#"{"tasks":{}}"#));
+        assert!(runs_calls_as_tasks(
+            r#"{"tasks":{"requests":{"tools":{"call":{}}}}}"#
+        ));
+        assert!(!runs_calls_as_tasks(r#"{"tasks":{"list":{}}}"#));
+    }
+}
