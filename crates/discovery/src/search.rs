@@ -19,6 +19,7 @@ mod memory;
 mod predicted_next;
 mod request;
 mod service;
+mod skills;
 
 pub use answer::AnswerRules;
 pub use answer::given_before;
@@ -37,3 +38,4 @@ pub use service::{
     CatalogRanking, MAX_LIMIT, SearchChange, SearchEncoder, SearchParts, SearchRules, TextFit,
     ToolSearch,
 };
+pub use skills::{MAX_SKILLS, Skill, SkillIndex, with_skills};

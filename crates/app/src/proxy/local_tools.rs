@@ -15,7 +15,7 @@ use super::list_composer::ListComposer;
 use super::list_kind::ListKind;
 use super::list_template::{ListFetchError, ListTemplate};
 use super::own_tools::{
-    CallMaker, OwnTool, OwnTools, TakenNames, ToolCaller, UnwrapOutcome, failure,
+    CallMaker, OwnTool, OwnTools, TakenNames, ToolCaller, UnwrapOutcome, failure, skills_of,
 };
 use super::request_params::RequestParams;
 use super::session::ClientSession;
@@ -107,6 +107,10 @@ impl<'a> LocalTools<'a> {
             session: session_key,
             era,
             shown: listing.current(session_key),
+            skills: match own {
+                OwnTool::Search | OwnTool::SetContext => skills_of(session, message, era).await,
+                _ => None,
+            },
             token_budget: hints.token_budget,
             trace: message.trace(),
             received,

@@ -17,6 +17,7 @@ mod rating;
 mod recommending;
 mod schema_cost;
 mod session_search;
+mod skill_search;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -35,6 +36,7 @@ use own_tool::ListedOwnTools;
 pub(super) use own_tool::TakenNames;
 pub use own_tool::{OwnTool, OwnToolNames, OwnToolSet};
 pub(super) use session_search::SessionSearch;
+pub(super) use skill_search::skills_of;
 
 /// The own tools of the proxy. The search tool is always among them.
 #[derive(Debug)]

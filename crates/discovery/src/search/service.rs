@@ -38,6 +38,7 @@ use super::index_cache::{IndexCache, SearchIndex};
 use super::learning::PastSearch;
 use super::memory::{SearchStores, UsageMemories};
 use super::request::{FinishedCall, SearchReply, SearchRequest};
+use super::skills::{Skill, SkillIndex};
 use crate::experiments::{AssignedArm, Experiments, Participant};
 use crate::fair_permits::{FairPermit, FairPermits};
 use crate::learning::LivePredictions;
@@ -277,6 +278,14 @@ impl ToolSearch {
             Reranking::Client { limits, .. } => Some(*limits),
             Reranking::None | Reranking::Endpoint { .. } => None,
         }
+    }
+
+    /// Returns the skills that fit a query, best first.
+    #[must_use]
+    pub fn find_skills(&self, skills: &SkillIndex, query: &str) -> Vec<Skill> {
+        let core = self.core.load();
+        let found = skills.find(Query::readable_part(query.trim()), &core.rules.synonyms);
+        found.into_iter().cloned().collect()
     }
 
     /// Returns the encoders by model name, the better one first, each with its condition.

@@ -167,6 +167,12 @@ impl AggregateList {
         offered.collect()
     }
 
+    /// Returns the shown entries: the name or URI, and the JSON text.
+    pub(in crate::proxy) fn entries(&self) -> impl Iterator<Item = (&str, &str)> {
+        let shown = self.shown.iter().filter_map(|at| self.entries.get(*at));
+        shown.map(|entry| (&*entry.name, &*entry.text))
+    }
+
     /// Returns the owner of the entry with this name or URI.
     pub(super) fn owner(&self, name: &str) -> Option<&EntryOwner> {
         self.owners.get(name)

@@ -29,7 +29,8 @@ use crate::safeguards::{Admission, GuardedCall, OwnKind};
 use crate::selection::ShownList;
 use crate::tracking::SearchDetails;
 use riglm_discovery::search::{
-    Catalog, GuardedModel, ListedTools, ModelLimits, SearchReply, SearchRequest, given_before,
+    Catalog, GuardedModel, ListedTools, ModelLimits, SearchReply, SearchRequest, SkillIndex,
+    given_before, with_skills,
 };
 
 /// The context of a call of an own tool: the client, the session and the time of receipt.
@@ -42,6 +43,8 @@ pub(in crate::proxy) struct ToolCaller<'a> {
     pub(in crate::proxy) era: Era,
     /// The list that the client sees, if lists are selected.
     pub(in crate::proxy) shown: Option<Arc<ShownList>>,
+    /// The skills of the servers, for searches.
+    pub(in crate::proxy) skills: Option<Arc<SkillIndex>>,
     /// The token budget in the hints of the request.
     pub(in crate::proxy) token_budget: Option<u64>,
     /// The trace context of the request.
@@ -166,7 +169,7 @@ impl OwnTools {
             Ok(arguments) => arguments,
             Err(problem) => return failure(requester.era, problem.as_str()),
         };
-        let text = arguments.text();
+        let query = arguments.text();
         let catalog = match catalog {
             Ok(catalog) => catalog,
             Err(reason) => {
@@ -178,14 +181,14 @@ impl OwnTools {
         let at = requester.received_at;
         requester
             .shared
-            .note_intent(requester.session, source_of(tool), &text, at);
+            .note_intent(requester.session, source_of(tool), &query, at);
         let pinned = requester.pinned_positions(&catalog);
         let call = SearchRequest {
             session,
             session_key: requester.session,
             principal: requester.client_context.principal.clone(),
             client: requester.client_context.client_name(),
-            query: text.clone(),
+            query: query.clone(),
             limit: arguments.limit,
             catalog,
             shown: (requester.shown.clone()).map(|shown| shown as Arc<dyn ListedTools>),
@@ -212,11 +215,17 @@ impl OwnTools {
             was_cached = reply.was_cached,
             "answered a search"
         );
-        record_search(requester, tool, session, &text, &mut reply).await;
+        record_search(requester, tool, session, &query, &mut reply).await;
         let (text, structured) = if reply.was_cached {
             given_before(&reply.text, &reply.structured)
         } else {
             (reply.text, reply.structured)
+        };
+        let skills = requester.skills.as_ref();
+        let skills = skills.map(|skills| self.service.find_skills(skills, &query));
+        let (text, structured) = match skills.filter(|skills| !skills.is_empty()) {
+            Some(skills) => with_skills(&text, &structured, &skills),
+            None => (text, structured),
         };
         result(requester, &text, Some(&structured))
     }

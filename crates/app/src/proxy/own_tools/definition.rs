@@ -243,6 +243,19 @@ fn output_schema() -> Value {
             ),
             "quality": {"type": "string", "enum": ["high", "medium", "low"]},
             "notes": {"type": "array", "items": {"type": "string"}},
+            "skills": {
+                "type": "array",
+                "description": "Instructions for this task, to be read as resources",
+                "items": {
+                    "type": "object",
+                    "properties": {
+                        "uri": {"type": "string"},
+                        "name": {"type": "string"},
+                        "description": {"type": "string"},
+                    },
+                    "required": ["uri", "name", "description"],
+                },
+            },
         },
         "required": ["matches", "predicted_next", "quality", "notes"],
     })

@@ -13,6 +13,7 @@ use riglm_domain::id::ContextId;
 use riglm_domain::usage::invocation::SessionKey;
 
 use super::call_hints::Length;
+use super::skill_search::KnownSkills;
 use crate::selection::ForbidRules;
 use riglm_discovery::search::Catalog;
 
@@ -38,6 +39,8 @@ struct SearchState {
     permitted: Option<(Arc<Catalog>, ForbidRules, Arc<Catalog>)>,
     /// The number of times that the catalog was dropped.
     epoch: u64,
+    /// The skills that were listed for the last search.
+    skills: Option<KnownSkills>,
     /// The id of the last catalog that was published to the search.
     learned: Option<[u8; 32]>,
     /// The hashes of the hints that were shown at full length.
@@ -61,6 +64,7 @@ impl Default for SearchState {
             last: None,
             permitted: None,
             epoch: 0,
+            skills: None,
             learned: None,
             said: HashSet::new(),
             told: LruCache::new(MAX_WORK_SESSIONS),
@@ -129,6 +133,16 @@ impl SessionSearch {
         let mut state = self.0.lock();
         state.catalog = None;
         state.epoch += 1;
+    }
+
+    /// Returns the skills that were listed for the last search.
+    pub(super) fn skills(&self) -> Option<KnownSkills> {
+        self.0.lock().skills.clone()
+    }
+
+    /// Stores the skills that were listed for a search.
+    pub(super) fn note_skills(&self, skills: KnownSkills) {
+        self.0.lock().skills = Some(skills);
     }
 
     /// Stores the tools that the answer to a search named.

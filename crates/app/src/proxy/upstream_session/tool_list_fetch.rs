@@ -1,4 +1,4 @@
-//! The requests of the proxy for the tools of one upstream, when a search or a list needs them before
+//! The requests of the proxy for the tools and skills of one upstream, when a search or a list needs them before
 //! the client requests them.
 
 use std::sync::Arc;
@@ -9,6 +9,7 @@ use riglm_domain::mcp::edit::member;
 use riglm_domain::mcp::internal_id::InternalRequest;
 use riglm_domain::mcp::message::{Message, MessageKind, RequestId};
 use riglm_domain::mcp::protocol::Era;
+use serde_json::value::RawValue;
 use tokio::sync::oneshot;
 
 use super::UpstreamSession;
@@ -101,6 +102,42 @@ impl UpstreamSession {
             cursor = next;
         }
         Ok(Some(self.tools.publish_catalog(tool, &pages, epoch)))
+    }
+
+    /// Fetches the entries of another list of the upstream, JSON texts, at most `n`.
+    ///
+    /// # Errors
+    ///
+    /// Returns the reason why the list is not available.
+    pub(in crate::proxy) async fn fetch_entries(
+        self: &Arc<Self>,
+        template: &ListTemplate,
+        n: usize,
+    ) -> Result<Vec<String>, ListFetchError> {
+        self.connect().await?;
+        let mut entries = Vec::new();
+        let mut cursor: Option<String> = None;
+        loop {
+            let request = template.request(cursor.as_deref());
+            let answer = self.send_own_request(request).await?;
+            let part = answer.single().ok_or(ListFetchError::Batch)?;
+            let Some(result) = answer.result(part) else {
+                let code = answer.error(part).and_then(|error| member(error, "code"));
+                return Err(ListFetchError::Code(code.unwrap_or("none").to_owned()));
+            };
+            let page = member(result, template.kind.member()).unwrap_or("[]");
+            let page: Vec<&RawValue> =
+                serde_json::from_str(page).map_err(|_| ListFetchError::InvalidList)?;
+            let n_before = entries.len();
+            let room = n.saturating_sub(n_before);
+            entries.extend(page.iter().take(room).map(|entry| entry.get().to_owned()));
+            let next = next_cursor(result).map(str::to_owned);
+            // A server may send empty pages with new cursors without end.
+            if next.is_none() || next == cursor || entries.len() == n || entries.len() == n_before {
+                return Ok(entries);
+            }
+            cursor = next;
+        }
     }
 
     /// Returns the complete list of the upstream. Fetches it unless the cached list is fresh. Returns

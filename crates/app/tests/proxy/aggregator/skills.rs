@@ -1,11 +1,13 @@
 //! Skills of several upstreams: joined lists, and requests about one skill.
 
 use riglm_app::proxy::NamespacePolicy;
+use riglm_app::selection::ListFilter;
 use riglm_ports::fake::ScriptedUpstream;
 use serde_json::{Value, json};
 use std::sync::Arc;
 
 use super::scene::{Scene, Setup, upstream};
+use crate::scene::HidingPolicy;
 
 const PDF: &str = "skill://pdf/SKILL.md";
 
@@ -15,7 +17,7 @@ fn with_skill(name: &str, digest: &str) -> Arc<ScriptedUpstream> {
     let welcome = json!({
         "protocolVersion": "2025-11-25",
         "serverInfo": {"name": name, "version": "1"},
-        "capabilities": {"resources": {}, "extensions": {
+        "capabilities": {"tools": {}, "resources": {}, "extensions": {
             "io.modelcontextprotocol/skills": {"directoryRead": name == "a"},
         }},
     });
@@ -181,4 +183,88 @@ async fn a_path_that_begins_like_an_upstream_does_not_change_its_owner() {
     let got = scene.ask(2, "skills/get", json!({"uri": nested})).await;
     assert_eq!(got["result"], entry, "{got}");
     assert!(last_sent(&scene, 0, "skills/get").is_none());
+}
+
+/// Returns a session with a search tool in front of these upstreams.
+async fn searching(upstreams: Vec<Arc<ScriptedUpstream>>) -> Scene {
+    let setup = Setup {
+        naming: NamespacePolicy::Prefix,
+        filter: ListFilter::new(Some(Arc::new(HidingPolicy))),
+        search: Some("search"),
+        ..Setup::default()
+    };
+    let scene = setup.scene(upstreams);
+    scene.initialize().await;
+    scene.tools(100).await;
+    scene
+}
+
+async fn search(scene: &Scene, id: u32, query: &str) -> Value {
+    let params = json!({"name": "search", "arguments": {"query": query}});
+    let answer = scene.ask(id, "tools/call", params).await;
+    answer["result"].clone()
+}
+
+#[tokio::test]
+async fn searches_find_skills_by_the_uris_that_read_them() {
+    let several = searching(vec![
+        with_skill("a", "sha256:aa"),
+        with_skill("b", "sha256:bb"),
+    ])
+    .await;
+    let found = search(&several, 1, "fill in a form").await;
+    let text = found["content"][0]["text"].as_str().unwrap();
+    for uri in ["skill://a/pdf/SKILL.md", "skill://b/pdf/SKILL.md"] {
+        assert!(
+            text.contains(&format!("- {uri} (pdf): Fills forms.")),
+            "{text}"
+        );
+    }
+    let one = searching(vec![with_skill("a", "sha256:aa")]).await;
+    let found = search(&one, 1, "fill in a form").await;
+    let text = found["content"][0]["text"].as_str().unwrap();
+    assert!(text.contains(&format!("- {PDF} (pdf)")), "{text}");
+    let other = search(&one, 2, "compute the square root").await;
+    let text = other["content"][0]["text"].as_str().unwrap();
+    assert!(!text.contains("skill://"), "{text}");
+}
+
+#[tokio::test]
+async fn skills_are_listed_once_for_several_searches_until_resources_change() {
+    let scene = searching(vec![with_skill("a", "sha256:aa"), upstream("none", &["x"])]).await;
+    let n_listed = || {
+        let sent = scene.sent_messages(0).into_iter();
+        sent.filter(|message| message["method"] == "skills/list")
+            .count()
+    };
+    for id in 1..4 {
+        search(&scene, id, &format!("fill in form {id}")).await;
+    }
+    assert_eq!(n_listed(), 1);
+    let tidy = json!({"skills": [{
+        "uri": "skill://tidy/SKILL.md",
+        "frontmatter": {"name": "tidy", "description": "Tidies rooms."},
+    }]});
+    scene.upstreams[0].reply_to("skills/list", &format!(r#""result":{tidy}"#));
+    let changed = r#"{"jsonrpc":"2.0","method":"notifications/resources/list_changed"}"#;
+    scene.upstreams[0].send_to_client(changed, None).await;
+    let mut text = String::new();
+    for id in 10..200 {
+        let found = search(&scene, id, "tidy the rooms").await;
+        found["content"][0]["text"]
+            .as_str()
+            .unwrap()
+            .clone_into(&mut text);
+        if text.contains("tidy") {
+            break;
+        }
+        tokio::time::sleep(std::time::Duration::from_millis(10)).await;
+    }
+    assert!(text.contains("skill://a/tidy/SKILL.md"), "{text}");
+    // A search does not fail because skills cannot be listed.
+    let error = r#""error":{"code":-32000,"message":"m"}"#;
+    scene.upstreams[0].reply_to("skills/list", error);
+    scene.upstreams[0].send_to_client(changed, None).await;
+    let found = search(&scene, 300, "anything").await;
+    assert_ne!(found["isError"], true);
 }
