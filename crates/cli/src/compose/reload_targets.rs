@@ -19,7 +19,7 @@ use super::keys::Keys;
 use super::learning::{BuiltPredictor, PredictorRunner, needs_other_predictor};
 use super::lists::{choice_from, forbidden_names, profile_options, search_terms, warn_of_profiles};
 use super::safeguards::SafeguardsFactory;
-use super::search::search_change;
+use super::search::{model_change, search_change};
 use super::telemetry::Telemetry;
 use super::unlisted_own_tools;
 use super::upstreams::UpstreamFactory;
@@ -130,6 +130,20 @@ impl ReloadTargets {
         let version = self.n_followed.fetch_add(1, Ordering::Relaxed) + 1;
         let observer = self.telemetry.observer();
         observer.observe(&Event::ConfigChanged { version });
+    }
+
+    /// Takes the encoders into use that are available now.
+    ///
+    /// # Errors
+    ///
+    /// Returns the error of a part of the search that cannot be used.
+    pub(super) fn follow_models(&self, config: &Config) -> anyhow::Result<()> {
+        self.search
+            .set_config(model_change(config, &self.telemetry)?);
+        if let Some(recommender) = &self.recommender {
+            recommender.invalidate_rankings();
+        }
+        Ok(())
     }
 
     fn follow_lists(&self, before: &Config, now: &Config) {

@@ -52,7 +52,7 @@ pub fn encoders_from(
 
 /// Returns whether encoders are needed: clients may search, because the search is on and lists may
 /// hide tools, or tools are recommended.
-fn needs_encoders(config: &Config) -> bool {
+pub fn needs_encoders(config: &Config) -> bool {
     let is_searched = config.search.enabled && config.filtering.may_hide();
     is_searched || config.recommend.enabled
 }
@@ -99,6 +99,24 @@ pub(super) fn search_change(
         rules: now.search.rules()?,
         escalation: escalation_from(&now.search, telemetry.observer())?,
     }))
+}
+
+/// Returns whether the encoder is chosen among the pulled models.
+pub(super) fn chooses_model(config: &Config) -> bool {
+    needs_encoders(config) && config.search.encoder.model == "auto"
+}
+
+/// Returns the change of the search to the encoders that are available now.
+///
+/// # Errors
+///
+/// Returns the error of a file of synonyms or a language model that cannot be used.
+pub(super) fn model_change(config: &Config, telemetry: &Telemetry) -> anyhow::Result<SearchChange> {
+    Ok(SearchChange {
+        encoders: Some(encoders(config)?),
+        rules: config.search.rules()?,
+        escalation: escalation_from(&config.search, telemetry.observer())?,
+    })
 }
 
 /// Returns the escalation of a search beyond its ranking.
