@@ -30,10 +30,13 @@ impl TaskStatus {
     }
 }
 
+/// The maximum length of the name of a task in bytes. Longer ones are not translated.
+const MAX_TASK_ID: usize = 1_024;
+
 /// Returns the name of a task, from the JSON text of the task or of parameters that name one.
 pub(super) fn task_id(task: &str) -> Option<Box<str>> {
     let id = member(task, "taskId").and_then(unescape)?;
-    Some(id.as_ref().into())
+    (id.len() <= MAX_TASK_ID).then(|| id.as_ref().into())
 }
 
 /// Returns the task in the answer to a call of revision 2025-11-25, as JSON text.

@@ -35,9 +35,11 @@ use crate::upstream::era::tasks::{
 };
 
 /// The maximum number of tasks of a client that are known.
-const MAX_TASKS: usize = 1_024;
+const MAX_TASKS: usize = 256;
 /// The maximum number of tools that are known to run only as tasks.
 const MAX_TASK_TOOLS: usize = 1_024;
+/// The maximum length in bytes of their names.
+const MAX_TOOL_NAME: usize = 256;
 /// The maximum number of requests of a client about tasks.
 const MAX_REQUESTS: usize = 256;
 /// The time to wait for the questions of a task that requires input. The server sends them once it
@@ -140,6 +142,7 @@ impl BridgeState {
             TaskStage::Requested => {
                 let task = task_id(created_task(answer)?)?;
                 let name = edit::member(params, "name").and_then(unescape);
+                let name = name.filter(|name| name.len() <= MAX_TOOL_NAME);
                 let name: Option<Box<str>> = name.map(|name| name.as_ref().into());
                 let has_extension = call.connection.hello.has_tasks();
                 let message = result_request(&call.message, &task);
