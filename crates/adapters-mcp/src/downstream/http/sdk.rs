@@ -420,7 +420,9 @@ impl AgentRequest {
                 Some(match array.by_provider_name(&block.name) {
                     Some(tool) => (
                         tool.name.to_string(),
-                        self.provider.server_arguments(tool, &block.arguments),
+                        self.provider
+                            .server_arguments(tool, &block.arguments)
+                            .into_owned(),
                     ),
                     // A tool that the list hides can be called, as by every client.
                     None => (block.name.clone(), block.arguments.clone()),

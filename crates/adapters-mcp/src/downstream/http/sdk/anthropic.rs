@@ -1,7 +1,11 @@
 //! The format of the Messages API of Anthropic: tools with `defer_loading`, `tool_use` blocks, and
 //! `tool_result` blocks, which may have `tool_reference` blocks.
 
-use riglm_domain::mcp::edit::{member, with_member};
+use std::borrow::Cow;
+use std::collections::HashMap;
+use std::collections::hash_map::Entry;
+
+use riglm_domain::mcp::edit::member;
 use riglm_domain::mcp::scan::members;
 use serde::Deserialize;
 use serde_json::value::RawValue;
@@ -80,22 +84,44 @@ pub(super) fn read_block(block: &RawValue) -> Result<Option<ToolBlock>, BlockErr
     }))
 }
 
-/// Returns the arguments of a call with the names that the server knows.
-pub(super) fn server_arguments(tool: &AgentTool, arguments: &str) -> String {
+/// Returns the arguments of a call with the names that the server knows. Of two values for one
+/// argument the last one counts, as for parsers.
+pub(super) fn server_arguments<'a>(tool: &AgentTool, arguments: &'a str) -> Cow<'a, str> {
     let schema = provider_schema(
         member(&tool.definition, "inputSchema"),
         SchemaForm::PlainArguments,
     );
-    if schema.arguments.is_empty() {
-        return arguments.to_owned();
+    let originals: HashMap<&str, &str> = schema
+        .arguments
+        .iter()
+        .map(|it| (it.provider.as_str(), it.original.as_str()))
+        .collect();
+    let has_changed = |name: &str| originals.contains_key(name);
+    if originals.is_empty() || !members(arguments).any(|(name, _)| has_changed(&name)) {
+        return arguments.into();
     }
-    let mut renamed = "{}".to_owned();
+    // One pass, because a model may be made to send very many arguments.
+    let mut renamed: Vec<(Cow<'_, str>, &str)> = Vec::new();
+    let mut places: HashMap<Cow<'_, str>, usize> = HashMap::new();
     for (name, value) in members(arguments) {
-        let known = schema.arguments.iter().find(|it| it.provider == name);
-        let name = known.map_or(name.as_ref(), |it| it.original.as_str());
-        renamed = with_member(&renamed, name, value);
+        let name = originals.get(&*name).map_or(name, |it| Cow::Borrowed(*it));
+        match places.entry(name) {
+            Entry::Occupied(place) => renamed[*place.get()].1 = value,
+            Entry::Vacant(place) => {
+                renamed.push((place.key().clone(), value));
+                place.insert(renamed.len() - 1);
+            }
+        }
     }
-    renamed
+    let mut text = String::with_capacity(arguments.len());
+    for (name, value) in renamed {
+        text.push(if text.is_empty() { '{' } else { ',' });
+        text.push_str(&Value::from(name).to_string());
+        text.push(':');
+        text.push_str(value);
+    }
+    text.push('}');
+    text.into()
 }
 
 /// Returns the `tool_result` block of a block.
@@ -190,6 +216,34 @@ mod tests {
             server_arguments(tool, &arguments),
             format!(r#"{{"$top":1.0,"b":{{"{changed}":2}}}}"#)
         );
+    }
+
+    #[test]
+    fn the_last_of_two_values_for_one_argument_counts() {
+        let array = array();
+        let tool = array.by_name("loaded").unwrap();
+        let changed = super::super::names::argument_name("$top").into_owned();
+        let arguments = format!(r#"{{"$top":1,"{changed}":2,"c":3,"{changed}":4}}"#);
+        assert_eq!(
+            server_arguments(tool, &arguments),
+            r#"{"$top":4,"c":3}"#.to_owned()
+        );
+        let unchanged = r#"{"c":3, "c":4}"#;
+        assert!(matches!(
+            server_arguments(tool, unchanged),
+            Cow::Borrowed(same) if same == unchanged
+        ));
+    }
+
+    #[test]
+    fn very_many_arguments_take_one_pass() {
+        let array = array();
+        let tool = array.by_name("loaded").unwrap();
+        let changed = super::super::names::argument_name("$top").into_owned();
+        // With an edit for each argument, these would be a hundred billion bytes.
+        let more: String = (0..300_000).map(|n| format!(r#","{n}":0"#)).collect();
+        let renamed = server_arguments(tool, &format!(r#"{{"{changed}":1{more}}}"#)).into_owned();
+        assert_eq!(renamed, format!(r#"{{"$top":1{more}}}"#));
     }
 
     #[test]

@@ -1,5 +1,7 @@
 //! The providers, their ways to search, and the texts that all of them show.
 
+use std::borrow::Cow;
+
 use riglm_domain::mcp::edit::member;
 use riglm_domain::mcp::scan::unescape;
 use serde_json::value::RawValue;
@@ -117,10 +119,10 @@ impl Provider {
     }
 
     /// Returns the arguments of a call with the names that the server knows.
-    pub(super) fn server_arguments(self, tool: &AgentTool, arguments: &str) -> String {
+    pub(super) fn server_arguments<'a>(self, tool: &AgentTool, arguments: &'a str) -> Cow<'a, str> {
         match self {
             Self::Anthropic => anthropic::server_arguments(tool, arguments),
-            Self::OpenAi => arguments.to_owned(),
+            Self::OpenAi => arguments.into(),
         }
     }
 
