@@ -93,6 +93,14 @@ impl ShownList {
         self.order
     }
 
+    /// Returns the names of the tools that are marked as to be loaded at once.
+    pub(crate) fn names_loaded_at_once(&self) -> impl Iterator<Item = &str> {
+        let tools = self.catalog.tools();
+        self.loaded_at_once
+            .iter()
+            .map(|at| tools[*at].name.as_str())
+    }
+
     /// Returns the catalog of the list.
     #[must_use]
     pub fn catalog(&self) -> &Arc<Catalog> {

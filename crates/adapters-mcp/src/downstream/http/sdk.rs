@@ -9,6 +9,7 @@ mod agents;
 mod anthropic;
 mod block;
 mod content;
+mod definitions;
 mod names;
 mod openai;
 mod problem;
@@ -17,6 +18,7 @@ mod schema;
 mod session;
 mod tool_array;
 
+use std::borrow::Cow;
 use std::sync::Arc;
 
 use axum::Router;
@@ -31,8 +33,9 @@ use http::{HeaderMap, HeaderValue, Method, Request, StatusCode, header};
 use riglm_app::proxy::ClientIdentity;
 use riglm_domain::mcp::edit::member;
 use riglm_domain::mcp::request_hints::{CONTEXT_HEADER, MAX_CONTEXT_BYTES};
-use serde::Deserialize;
-use serde_json::{Value, json};
+use serde::{Deserialize, Serialize};
+use serde_json::value::RawValue;
+use serde_json::{Map, Value, json};
 use sha2::{Digest, Sha256};
 
 use self::block::{
@@ -84,6 +87,17 @@ struct AgentRequest {
     parameters: Parameters,
     agent: Arc<AgentSession>,
     properties: RequestProperties,
+}
+
+/// The answer to a request for tools.
+#[derive(Debug, Serialize)]
+struct AgentList<'a> {
+    provider: &'static str,
+    search: Option<&'static str>,
+    loaded: usize,
+    deferred: usize,
+    names: Map<String, Value>,
+    tools: Vec<Cow<'a, RawValue>>,
 }
 
 type PathName = Result<Path<String>, PathRejection>;
@@ -292,24 +306,24 @@ impl AgentRequest {
         let facility = if array.has_deferred() {
             self.provider.search_facility(mode, &array)
         } else {
-            array.search().map(|tool| self.provider.tool(tool))
+            array.search().map(|tool| tool.for_provider(self.provider))
         };
         let n_loaded = array.tools().iter();
         let n_loaded = n_loaded.filter(|tool| tool.loading == Loading::Loaded);
         let n_loaded = n_loaded.count();
-        let body = json!({
-            "provider": self.provider.name(),
-            "search": array.has_deferred().then(|| mode.name()),
-            "loaded": n_loaded,
-            "deferred": array.tools().len() - n_loaded,
-            "names": changed_names(&array),
-            "tools": facility
-                .into_iter()
-                .chain(array.tools().iter().filter(is_listed).map(|it| self.provider.tool(it)))
-                .collect::<Vec<Value>>(),
-        });
-        drop(array);
-        Ok(tagged_response(&body, headers))
+        let tools = array.tools().iter().filter(is_listed);
+        let tools = tools.map(|tool| tool.for_provider(self.provider));
+        let list = AgentList {
+            provider: self.provider.name(),
+            search: array.has_deferred().then(|| mode.name()),
+            loaded: n_loaded,
+            deferred: array.tools().len() - n_loaded,
+            names: changed_names(&array),
+            tools: facility.into_iter().chain(tools).collect(),
+        };
+        let text = serde_json::to_string(&list)
+            .map_err(|error| Problem::new(StatusCode::INTERNAL_SERVER_ERROR, error.to_string()))?;
+        Ok(tagged_response(text, headers))
     }
 
     /// Returns the way to search that the agent asks for.
@@ -413,13 +427,13 @@ impl AgentRequest {
             };
             let is_search = array
                 .search()
-                .is_some_and(|tool| *tool.provider_name == *block.name);
+                .is_some_and(|tool| tool.provider_name() == block.name);
             if is_search {
                 None
             } else {
                 Some(match array.by_provider_name(&block.name) {
                     Some(tool) => (
-                        tool.name.to_string(),
+                        tool.name().to_owned(),
                         self.provider
                             .server_arguments(tool, &block.arguments)
                             .into_owned(),
@@ -458,7 +472,7 @@ impl AgentRequest {
             return Outcome::Output(ToolOutput::failure(problem));
         }
         let name = match self.agent.known_tools(&self.properties).await {
-            Ok(array) => array.search().map(|tool| Value::from(&*tool.name)),
+            Ok(array) => array.search().map(|tool| Value::from(tool.name())),
             Err(error) => return failure_of(&error),
         };
         let Some(name) = name else {
@@ -531,9 +545,8 @@ fn json_response(body: &Value) -> Response {
     reply::json(StatusCode::OK, body.to_string().into())
 }
 
-/// Returns a response with a tag of its content, without the body if the client has it.
-fn tagged_response(body: &Value, headers: &HeaderMap) -> Response {
-    let text = body.to_string();
+/// Returns a response with a tag of its text, without the text if the client has it.
+fn tagged_response(text: String, headers: &HeaderMap) -> Response {
     let digest = hex::encode(Sha256::digest(text.as_bytes()));
     let tag = format!("\"{}\"", &digest[..32]);
     let known = headers.get_all(header::IF_NONE_MATCH).iter();

@@ -9,9 +9,9 @@ use riglm_app::proxy::{ClientIdentity, Proxy};
 use riglm_domain::mcp::protocol::Transport;
 use riglm_domain::mcp::rpc_error::RpcError;
 
+use super::definitions::Definitions;
 use super::provider::Provider;
 use super::session::{AgentLink, AgentSession};
-use super::tool_array::Definitions;
 use crate::downstream::http::modern::{ClientKey, ModernLink};
 
 /// The number of additions after which ended sessions are removed from the map.

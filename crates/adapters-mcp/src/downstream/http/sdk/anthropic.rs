@@ -8,42 +8,44 @@ use std::collections::hash_map::Entry;
 use riglm_domain::mcp::edit::member;
 use riglm_domain::mcp::scan::members;
 use serde::Deserialize;
-use serde_json::value::RawValue;
+use serde_json::value::{RawValue, to_raw_value};
 use serde_json::{Value, json};
 
 use super::block::{BlockError, BlockKind, FoundTools, Outcome, ToolBlock};
 use super::content::{OutputPart, ToolOutput};
-use super::provider::{SearchMode, ToolText};
+use super::definitions::{ProviderTool, ToolDefinition};
+use super::provider::{Provider, SearchMode, ToolText};
 use super::schema::{SchemaForm, provider_schema};
 use super::tool_array::{AgentTool, Loading, ToolArray};
 
 /// Returns a tool in the format of the provider.
-pub(super) fn tool(tool: &AgentTool) -> Value {
+pub(super) fn convert(tool: &ToolDefinition) -> ProviderTool {
     let schema = provider_schema(
-        member(&tool.definition, "inputSchema"),
+        member(tool.text(), "inputSchema"),
         SchemaForm::PlainArguments,
     );
-    let mut value = json!({"name": &*tool.provider_name});
-    if let Some(text) = ToolText::of(&tool.definition).with_note(schema.note) {
+    let mut value = json!({"name": tool.provider_name()});
+    if let Some(text) = ToolText::of(tool.text()).with_note(schema.note) {
         value["description"] = text.into();
     }
     value["input_schema"] = schema.schema;
-    if tool.loading == Loading::Deferred {
-        value["defer_loading"] = true.into();
-    }
-    value
+    ProviderTool::new(&value, schema.originals)
 }
 
 /// Returns the search facility; `None` if riglm searches and its search tool is missing.
-pub(super) fn search_facility(mode: SearchMode, array: &ToolArray) -> Option<Value> {
-    match mode {
-        SearchMode::Riglm => array.search().map(tool),
-        SearchMode::Bm25 => Some(json!({
-            "type": "tool_search_tool_bm25_20251119", "name": "tool_search_tool_bm25"})),
-        SearchMode::Regex => Some(json!({
-            "type": "tool_search_tool_regex_20251119", "name": "tool_search_tool_regex"})),
-        SearchMode::Hosted => None,
-    }
+pub(super) fn search_facility(mode: SearchMode, array: &ToolArray) -> Option<Cow<'_, RawValue>> {
+    let facility = match mode {
+        SearchMode::Riglm => {
+            let search = array.search();
+            return search.map(|tool| tool.for_provider(Provider::Anthropic));
+        }
+        SearchMode::Bm25 => json!({
+            "type": "tool_search_tool_bm25_20251119", "name": "tool_search_tool_bm25"}),
+        SearchMode::Regex => json!({
+            "type": "tool_search_tool_regex_20251119", "name": "tool_search_tool_regex"}),
+        SearchMode::Hosted => return None,
+    };
+    to_raw_value(&facility).ok().map(Cow::Owned)
 }
 
 /// Returns the block in a JSON text; `None` if it asks for no tool of the agent.
@@ -87,15 +89,8 @@ pub(super) fn read_block(block: &RawValue) -> Result<Option<ToolBlock>, BlockErr
 /// Returns the arguments of a call with the names that the server knows. Of two values for one
 /// argument the last one counts, as for parsers.
 pub(super) fn server_arguments<'a>(tool: &AgentTool, arguments: &'a str) -> Cow<'a, str> {
-    let schema = provider_schema(
-        member(&tool.definition, "inputSchema"),
-        SchemaForm::PlainArguments,
-    );
-    let originals: HashMap<&str, &str> = schema
-        .arguments
-        .iter()
-        .map(|it| (it.provider.as_str(), it.original.as_str()))
-        .collect();
+    let originals = tool.definition.for_provider(Provider::Anthropic);
+    let originals = originals.originals();
     let has_changed = |name: &str| originals.contains_key(name);
     if originals.is_empty() || !members(arguments).any(|(name, _)| has_changed(&name)) {
         return arguments.into();
@@ -104,7 +99,9 @@ pub(super) fn server_arguments<'a>(tool: &AgentTool, arguments: &'a str) -> Cow<
     let mut renamed: Vec<(Cow<'_, str>, &str)> = Vec::new();
     let mut places: HashMap<Cow<'_, str>, usize> = HashMap::new();
     for (name, value) in members(arguments) {
-        let name = originals.get(&*name).map_or(name, |it| Cow::Borrowed(*it));
+        let name = originals
+            .get(&*name)
+            .map_or(name, |original| original.as_str().into());
         match places.entry(name) {
             Entry::Occupied(place) => renamed[*place.get()].1 = value,
             Entry::Vacant(place) => {
@@ -148,7 +145,7 @@ pub(super) fn references(found: &FoundTools, array: &ToolArray) -> Vec<Value> {
     let references: Vec<Value> = tools
         .iter()
         .filter(|tool| tool.loading == Loading::Deferred)
-        .map(|tool| json!({"type": "tool_reference", "tool_name": &*tool.provider_name}))
+        .map(|tool| json!({"type": "tool_reference", "tool_name": tool.provider_name()}))
         .collect();
     if !references.is_empty() {
         return references;
@@ -156,7 +153,7 @@ pub(super) fn references(found: &FoundTools, array: &ToolArray) -> Vec<Value> {
     if tools.is_empty() {
         return content(&found.output);
     }
-    let names: Vec<&str> = tools.iter().map(|tool| &*tool.provider_name).collect();
+    let names: Vec<&str> = tools.iter().map(|tool| tool.provider_name()).collect();
     let text = format!(
         "These tools fit, and you have them already: {}.",
         names.join(", ")
@@ -177,24 +174,24 @@ fn content(output: &ToolOutput) -> Vec<Value> {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::HashSet;
+
     use riglm_app::proxy::OwnToolNames;
 
-    use super::super::tool_array::ListedTool;
+    use super::super::definitions::Definitions;
     use super::*;
 
     fn array() -> ToolArray {
-        let tool = |name: &str, is_marked| ListedTool {
-            name: name.to_owned(),
-            definition: format!(
+        let tool = |name: &str| {
+            let text = format!(
                 r#"{{"name":"{name}","inputSchema":{{"properties":{{"$top":{{}},"b":{{}}}}}}}}"#
-            )
-            .into(),
-            is_marked,
+            );
+            Definitions::default().share(&text).unwrap()
         };
-        let mut array = ToolArray::default();
-        let listed = vec![tool("loaded", true), tool("de/ferred", false)];
-        array.update(listed, &OwnToolNames::default(), |_| false);
-        array
+        let listed = vec![tool("loaded"), tool("de/ferred")];
+        let chosen = HashSet::from(["loaded".to_owned()]);
+        let own = OwnToolNames::default();
+        ToolArray::default().with_list(listed, &own, Some(&chosen), |_| false)
     }
 
     fn block() -> ToolBlock {
@@ -255,7 +252,7 @@ mod tests {
             let outcome = Outcome::Found(FoundTools { names, output });
             result(&block(), &outcome, &array)["content"].clone()
         };
-        let deferred = &*array.by_name("de/ferred").unwrap().provider_name;
+        let deferred = array.by_name("de/ferred").unwrap().provider_name();
         let reference = json!([{"type": "tool_reference", "tool_name": deferred}]);
         assert_eq!(found(&["loaded", "de/ferred", "hidden"]), reference);
         let text = found(&["loaded"]).to_string();

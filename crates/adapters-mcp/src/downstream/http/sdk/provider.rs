@@ -8,6 +8,7 @@ use serde_json::value::RawValue;
 use serde_json::{Map, Value, json};
 
 use super::block::{BlockError, FoundTools, Outcome, ToolBlock};
+use super::definitions::{ProviderTool, ToolDefinition};
 use super::tool_array::{AgentTool, ToolArray};
 use super::{anthropic, openai};
 
@@ -91,15 +92,19 @@ impl Provider {
     }
 
     /// Returns a tool in the format of the provider.
-    pub(super) fn tool(self, tool: &AgentTool) -> Value {
+    pub(super) fn convert(self, tool: &ToolDefinition) -> ProviderTool {
         match self {
-            Self::Anthropic => anthropic::tool(tool),
-            Self::OpenAi => openai::tool(tool),
+            Self::Anthropic => anthropic::convert(tool),
+            Self::OpenAi => openai::convert(tool),
         }
     }
 
     /// Returns the entry of the search; `None` if the mode is not available.
-    pub(super) fn search_facility(self, mode: SearchMode, array: &ToolArray) -> Option<Value> {
+    pub(super) fn search_facility(
+        self,
+        mode: SearchMode,
+        array: &ToolArray,
+    ) -> Option<Cow<'_, RawValue>> {
         match self {
             Self::Anthropic => anthropic::search_facility(mode, array),
             Self::OpenAi => openai::search_facility(mode, array),
@@ -147,8 +152,8 @@ impl Provider {
 pub(super) fn changed_names(array: &ToolArray) -> Map<String, Value> {
     let tools = array.tools().iter().chain(array.search());
     tools
-        .filter(|tool| tool.name != tool.provider_name)
-        .map(|tool| (tool.provider_name.to_string(), (*tool.name).into()))
+        .filter(|tool| tool.name() != tool.provider_name())
+        .map(|tool| (tool.provider_name().to_owned(), tool.name().into()))
         .collect()
 }
 

@@ -4,6 +4,8 @@
 //! each schema becomes an object without alternatives at its top level. What is lost is told to the
 //! model in the description, and the server still checks the arguments.
 
+use std::collections::HashMap;
+
 use serde_json::{Map, Value, json};
 
 use super::names::argument_name;
@@ -31,17 +33,8 @@ pub(super) struct ProviderSchema {
     pub(super) schema: Value,
     /// A sentence for the description, about rules that the schema does not have.
     pub(super) note: Option<String>,
-    /// The names of arguments that differ.
-    pub(super) arguments: Vec<RenamedArgument>,
-}
-
-/// An argument whose name differs for the provider.
-#[derive(Debug, PartialEq, Eq)]
-pub(super) struct RenamedArgument {
-    /// Its name for the provider.
-    pub(super) provider: String,
-    /// Its name in the schema of the server.
-    pub(super) original: String,
+    /// The names of arguments that differ: for the provider, and in the schema of the server.
+    pub(super) originals: HashMap<String, String>,
 }
 
 /// Returns the schema of a tool, as JSON text, in the form of a provider.
@@ -62,15 +55,15 @@ pub(super) fn provider_schema(schema: Option<&str>, form: SchemaForm) -> Provide
         object.insert("properties".into(), json!({}));
     }
     merge_alternatives(&mut object, &refused);
-    let mut arguments = Vec::new();
+    let mut originals = HashMap::new();
     match form {
-        SchemaForm::PlainArguments => arguments = rename_arguments(&mut object),
+        SchemaForm::PlainArguments => originals = rename_arguments(&mut object),
         SchemaForm::ArraysWithItems => object.values_mut().for_each(add_items),
     }
     ProviderSchema {
         schema: Value::Object(object),
         note: note(&refused),
-        arguments,
+        originals,
     }
 }
 
@@ -108,17 +101,17 @@ fn note(refused: &Map<String, Value>) -> Option<String> {
 }
 
 /// Renames the arguments whose names the provider does not accept.
-fn rename_arguments(object: &mut Map<String, Value>) -> Vec<RenamedArgument> {
+fn rename_arguments(object: &mut Map<String, Value>) -> HashMap<String, String> {
     let Some(Value::Object(properties)) = object.get_mut("properties") else {
-        return Vec::new();
+        return HashMap::new();
     };
-    let mut renamed = Vec::new();
+    let mut renamed = HashMap::new();
     let names = std::mem::take(properties);
     for (original, schema) in names {
         let provider = argument_name(&original).into_owned();
         properties.insert(provider.clone(), schema);
         if provider != original {
-            renamed.push(RenamedArgument { provider, original });
+            renamed.insert(provider, original);
         }
     }
     if let Some(Value::Array(required)) = object.get_mut("required") {
@@ -168,7 +161,7 @@ mod tests {
         for form in [SchemaForm::PlainArguments, SchemaForm::ArraysWithItems] {
             let adapted = schema(text, form);
             assert_eq!(adapted.schema.to_string(), text);
-            assert_eq!((adapted.note, adapted.arguments), (None, vec![]));
+            assert_eq!((adapted.note, adapted.originals), (None, HashMap::new()));
             let empty = json!({"type": "object", "properties": {}});
             assert_eq!(provider_schema(None, form).schema, empty);
             assert_eq!(schema("true", form).schema, empty);
@@ -196,10 +189,9 @@ mod tests {
     fn odd_names_of_arguments_are_changed_only_where_needed() {
         let text = r#"{"type":"object","properties":{"$top":{"type":"array"},"b":{}},"required":["$top"]}"#;
         let adapted = schema(text, SchemaForm::PlainArguments);
-        let [RenamedArgument { provider, original }] = &adapted.arguments[..] else {
-            panic!("{:?}", adapted.arguments);
-        };
-        assert_eq!(original, "$top");
+        let provider = &argument_name("$top").into_owned();
+        let originals = HashMap::from([(provider.clone(), "$top".to_owned())]);
+        assert_eq!(adapted.originals, originals);
         assert_eq!(adapted.schema["required"], json!([provider]));
         assert_eq!(
             adapted.schema["properties"][provider],
@@ -210,7 +202,7 @@ mod tests {
             adapted.schema["properties"]["$top"],
             json!({"type": "array", "items": {}})
         );
-        assert_eq!(adapted.arguments, []);
+        assert_eq!(adapted.originals, HashMap::new());
     }
 
     #[test]

@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use async_trait::async_trait;
+use parking_lot::RwLock;
 use riglm_app::proxy::{ClientSession, Proxy};
 use riglm_domain::mcp::edit::member;
 use riglm_domain::mcp::message::{Message, MessageKind, RequestId};
@@ -19,16 +20,15 @@ use riglm_ports::downstream::{ClientLink, Route};
 use serde::Deserialize;
 use serde_json::value::RawValue;
 use serde_json::{Value, json};
-use tokio::sync::{Mutex, OnceCell};
+use tokio::sync::{Mutex, MutexGuard, OnceCell};
 
+use super::definitions::{Definitions, ToolDefinition};
 use super::provider::Provider;
-use super::tool_array::{Definitions, ListedTool, ToolArray};
+use super::tool_array::ToolArray;
 use crate::downstream::http::memory_reservation::LinkSession;
 use crate::downstream::http::modern::{ModernLink, PendingCall};
 use crate::downstream::http::streamable;
 
-/// The mark of tools to load at once.
-const ALWAYS_LOAD: &str = "anthropic/alwaysLoad";
 /// The maximum number of pages of a list.
 const MAX_PAGES: usize = 1_000;
 /// The time after the deadline of a request until it counts as lost.
@@ -68,8 +68,9 @@ pub(super) struct AgentSession {
     longest: Duration,
     next_id: AtomicU64,
     handshake: OnceCell<()>,
-    /// Locked while a list is taken over, so that answers have one order.
-    tools: Mutex<ToolArray>,
+    tools: RwLock<Arc<ToolArray>>,
+    /// Held while a list is fetched and taken over, so that lists have one order.
+    fetching: Mutex<()>,
     definitions: Arc<Definitions>,
 }
 
@@ -90,7 +91,8 @@ impl AgentSession {
             longest: proxy.limits().call_timeout_max + MARGIN,
             next_id: AtomicU64::new(1),
             handshake: OnceCell::new(),
-            tools: Mutex::default(),
+            tools: RwLock::default(),
+            fetching: Mutex::default(),
             definitions,
         }
     }
@@ -196,10 +198,9 @@ impl AgentSession {
     pub(super) async fn list(
         &self,
         properties: &RequestProperties,
-    ) -> Result<tokio::sync::MutexGuard<'_, ToolArray>, RequestError> {
-        let mut tools = self.tools.lock().await;
-        self.take_over(&mut tools, properties).await?;
-        Ok(tools)
+    ) -> Result<Arc<ToolArray>, RequestError> {
+        let fetching = self.fetching.lock().await;
+        self.take_over(&fetching, properties).await
     }
 
     /// Returns the tools of the agent as it got them last, or the current ones if it got none.
@@ -210,19 +211,42 @@ impl AgentSession {
     pub(super) async fn known_tools(
         &self,
         properties: &RequestProperties,
-    ) -> Result<tokio::sync::MutexGuard<'_, ToolArray>, RequestError> {
-        let mut tools = self.tools.lock().await;
-        if !tools.is_listed() {
-            self.take_over(&mut tools, properties).await?;
+    ) -> Result<Arc<ToolArray>, RequestError> {
+        if let Some(known) = self.last_tools() {
+            return Ok(known);
         }
-        Ok(tools)
+        let fetching = self.fetching.lock().await;
+        match self.last_tools() {
+            Some(known) => Ok(known),
+            None => self.take_over(&fetching, properties).await,
+        }
+    }
+
+    fn last_tools(&self) -> Option<Arc<ToolArray>> {
+        let tools = Arc::clone(&self.tools.read());
+        tools.is_listed().then_some(tools)
     }
 
     async fn take_over(
         &self,
-        tools: &mut ToolArray,
+        _fetching: &MutexGuard<'_, ()>,
         properties: &RequestProperties,
-    ) -> Result<(), RequestError> {
+    ) -> Result<Arc<ToolArray>, RequestError> {
+        let listed = self.fetch(properties).await?;
+        let chosen = self.session.tools_loaded_at_once();
+        let is_gone = |tool: &ToolDefinition| self.session.is_gone(tool.name(), tool.text());
+        let known = Arc::clone(&self.tools.read());
+        let own = self.session.own_tool_names();
+        let tools = Arc::new(known.with_list(listed, &own, chosen.as_ref(), is_gone));
+        *self.tools.write() = Arc::clone(&tools);
+        Ok(tools)
+    }
+
+    /// Fetches all pages of the current list.
+    async fn fetch(
+        &self,
+        properties: &RequestProperties,
+    ) -> Result<Vec<Arc<ToolDefinition>>, RequestError> {
         #[derive(Deserialize)]
         #[serde(rename_all = "camelCase")]
         struct List<'a> {
@@ -237,29 +261,15 @@ impl AgentSession {
             let result = self.request("tools/list", &params, properties).await?;
             let page: List<'_> = serde_json::from_str(&result)
                 .map_err(|_| RequestError::without_answer("the list of tools cannot be read"))?;
-            let tools = page.tools.iter().map(|tool| tool.get());
-            listed.extend(tools.filter_map(|definition| self.read_tool(definition)));
+            let tools = page.tools.iter();
+            listed.extend(tools.filter_map(|tool| self.definitions.share(tool.get())));
             match page.next_cursor {
                 // As it came: a cursor is opaque, and some servers compare its bytes.
                 Some(cursor) => params = format!(r#"{{"cursor":{}}}"#, cursor.get()),
                 None => break,
             }
         }
-        let is_gone = |name: &str| self.session.has_in_catalog(name) == Some(false);
-        tools.update(listed, &self.session.own_tool_names(), is_gone);
-        Ok(())
-    }
-
-    /// Returns the tool of a definition; `None` without a name.
-    fn read_tool(&self, definition: &str) -> Option<ListedTool> {
-        let name = member(definition, "name").and_then(unescape)?.into_owned();
-        let marks = member(definition, "_meta");
-        let mark = marks.and_then(|meta| member(meta, ALWAYS_LOAD));
-        Some(ListedTool {
-            name,
-            definition: self.definitions.share(definition),
-            is_marked: mark == Some("true"),
-        })
+        Ok(listed)
     }
 }
 
