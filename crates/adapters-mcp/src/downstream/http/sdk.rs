@@ -30,7 +30,7 @@ use axum::routing::any;
 use futures_util::future::join_all;
 use http::request::Parts;
 use http::{HeaderMap, HeaderValue, Method, Request, StatusCode, header};
-use riglm_app::proxy::ClientIdentity;
+use riglm_app::proxy::{ClientIdentity, N_SCHEMAS};
 use riglm_domain::mcp::edit::member;
 use riglm_domain::mcp::request_hints::{CONTEXT_HEADER, MAX_CONTEXT_BYTES};
 use serde::{Deserialize, Serialize};
@@ -56,8 +56,6 @@ pub(super) use session::AgentLink;
 
 /// The header of browsers that says from where a request comes.
 const SEC_FETCH_SITE: &str = "sec-fetch-site";
-/// The number of found tools that a search without `limit` names.
-const N_FOUND: usize = 5;
 /// The id of a search that came without a block.
 const NO_ID: &str = "";
 
@@ -489,9 +487,10 @@ impl AgentRequest {
                 if output.is_error {
                     return Outcome::Output(output);
                 }
+                // A found tool becomes a definition in the prompt.
                 let limit = member(&block.arguments, "limit").and_then(|n| n.parse().ok());
                 Outcome::Found(FoundTools {
-                    names: found_names(&result, limit.unwrap_or(N_FOUND)),
+                    names: found_names(&result, limit.unwrap_or(N_SCHEMAS)),
                     output,
                 })
             }
