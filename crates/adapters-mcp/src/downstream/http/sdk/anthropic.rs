@@ -14,6 +14,7 @@ use serde_json::{Value, json};
 use super::block::{BlockError, BlockKind, FoundTools, Outcome, ToolBlock};
 use super::content::{OutputPart, ToolOutput};
 use super::definitions::{ProviderTool, ToolDefinition};
+use super::names::{BM25_SEARCH, REGEX_SEARCH};
 use super::provider::{Provider, SearchMode, ToolText};
 use super::schema::{SchemaForm, provider_schema};
 use super::tool_array::{AgentTool, Loading, ToolArray};
@@ -40,9 +41,9 @@ pub(super) fn search_facility(mode: SearchMode, array: &ToolArray) -> Option<Cow
             return search.map(|tool| tool.for_provider(Provider::Anthropic));
         }
         SearchMode::Bm25 => json!({
-            "type": "tool_search_tool_bm25_20251119", "name": "tool_search_tool_bm25"}),
+            "type": "tool_search_tool_bm25_20251119", "name": BM25_SEARCH}),
         SearchMode::Regex => json!({
-            "type": "tool_search_tool_regex_20251119", "name": "tool_search_tool_regex"}),
+            "type": "tool_search_tool_regex_20251119", "name": REGEX_SEARCH}),
         SearchMode::Hosted => return None,
     };
     to_raw_value(&facility).ok().map(Cow::Owned)

@@ -3,9 +3,10 @@
 //! Providers keep the beginning of a prompt in a cache, and the tools come first in it. So a tool
 //! keeps its place, and a tool that was loaded stays loaded, as long as the session lasts. New tools
 //! come last. A tool that its server no longer has stays too, because earlier messages of the agent
-//! may refer to it. A tool that the operator hides goes.
+//! may refer to it, but only so many tools do. A tool that the operator hides goes.
 
 use std::borrow::Cow;
+use std::cmp::Reverse;
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
@@ -15,6 +16,11 @@ use serde_json::value::RawValue;
 use super::definitions::ToolDefinition;
 use super::names::tool_name;
 use super::provider::Provider;
+
+/// The maximum number of tools that stay although their servers no longer have them.
+const MAX_GONE: usize = 256;
+/// The maximum size of their definitions in bytes.
+const MAX_GONE_BYTES: usize = 1 << 20;
 
 /// Whether the model knows a tool from the start.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -31,6 +37,8 @@ pub(super) struct AgentTool {
     /// Its definition in the list.
     pub(super) definition: Arc<ToolDefinition>,
     pub(super) loading: Loading,
+    /// The number of the first list without the tool, if its server no longer has it.
+    gone_since: Option<u64>,
 }
 
 impl AgentTool {
@@ -62,13 +70,14 @@ pub(super) struct ToolArray {
     places: HashMap<Box<str>, usize>,
     /// The search tool of riglm, if the list has it.
     search: Option<AgentTool>,
-    is_listed: bool,
+    /// The number of lists that were taken over.
+    n_lists: u64,
 }
 
 impl ToolArray {
     /// Returns whether a list was taken over.
     pub(super) fn is_listed(&self) -> bool {
-        self.is_listed
+        self.n_lists > 0
     }
 
     /// Returns the tools in their order, without the search tool.
@@ -125,21 +134,24 @@ impl ToolArray {
                     Loading::Deferred
                 },
                 definition,
+                gone_since: None,
             }
         };
         let mut search = None;
-        // The tools of the list by their names for the provider, each once.
+        // The names for the provider, each of which only one tool may have.
+        let mut taken: HashSet<Box<str>> = HashSet::with_capacity(listed.len());
+        // The other tools of the list by these names.
         let mut left: HashMap<Box<str>, AgentTool> = HashMap::with_capacity(listed.len());
         let mut order = Vec::with_capacity(listed.len());
         for definition in listed {
-            if search_name == Some(definition.name()) {
-                search = Some(new_tool(definition));
-                continue;
-            }
             let provider_name: Box<str> = definition.provider_name().into();
-            if left.contains_key(&provider_name) {
+            if !taken.insert(provider_name.clone()) {
                 let name = definition.name();
                 tracing::debug!("a list has two tools named {name:?}; one is left out");
+                continue;
+            }
+            if search_name == Some(definition.name()) {
+                search = Some(new_tool(definition));
                 continue;
             }
             left.insert(provider_name.clone(), new_tool(definition));
@@ -153,10 +165,15 @@ impl ToolArray {
                     tool.loading = Loading::Loaded;
                 }
                 tools.push(tool);
-            } else if is_gone(&old.definition) {
-                tools.push(old.clone());
+            } else if !taken.contains(old.provider_name()) && is_gone(&old.definition) {
+                let gone_since = old.gone_since.or(Some(self.n_lists));
+                tools.push(AgentTool {
+                    gone_since,
+                    ..old.clone()
+                });
             }
         }
+        forget_long_gone(&mut tools);
         let new = order.iter().filter_map(|name| left.remove(name));
         tools.extend(new);
         let places = tools.iter().enumerate();
@@ -165,9 +182,37 @@ impl ToolArray {
             places: places.collect(),
             tools,
             search,
-            is_listed: true,
+            n_lists: self.n_lists + 1,
         }
     }
+}
+
+/// Removes the tools that are gone for the longest time, so that the others keep to the limits.
+fn forget_long_gone(tools: &mut Vec<AgentTool>) {
+    let all = tools.iter().enumerate();
+    let mut gone: Vec<(u64, usize)> = all
+        .filter_map(|(at, tool)| Some((tool.gone_since?, at)))
+        .collect();
+    gone.sort_unstable_by_key(|(since, at)| (Reverse(*since), *at));
+    let (mut n_kept, mut n_bytes) = (0, 0);
+    let forgotten: HashSet<usize> = gone
+        .into_iter()
+        .map(|(_, at)| at)
+        .filter(|at| {
+            let size = tools[*at].definition.text().len();
+            let fits = n_kept < MAX_GONE && n_bytes + size <= MAX_GONE_BYTES;
+            if fits {
+                n_kept += 1;
+                n_bytes += size;
+            }
+            !fits
+        })
+        .collect();
+    let mut at = 0;
+    tools.retain(|_| {
+        at += 1;
+        !forgotten.contains(&(at - 1))
+    });
 }
 
 #[cfg(test)]
@@ -237,5 +282,44 @@ mod tests {
         assert_eq!(array.by_name("a/b").unwrap().provider_name(), changed);
         assert!(array.by_name("search").is_none() && array.by_provider_name("search").is_some());
         assert!(array.by_provider_name("a/b").is_none());
+    }
+
+    #[test]
+    fn few_gone_tools_stay_and_the_last_ones_longest() {
+        let mut array = ToolArray::default();
+        let own = OwnToolNames::default();
+        let names = |range: std::ops::Range<usize>| range.map(|n| definition(&n.to_string()));
+        for listed in [names(0..200), names(200..400), names(400..410)] {
+            array = array.with_list(listed.collect(), &own, None, |_| true);
+        }
+        assert_eq!(array.tools().len(), MAX_GONE + 10);
+        let last: Vec<&str> = array.tools().iter().map(AgentTool::name).collect();
+        // All 200 that went last, and the first 56 of those that went before.
+        assert_eq!((last[0], last[55], last[56]), ("0", "55", "200"));
+        assert_eq!(
+            (last[MAX_GONE], array.by_name("56").is_none()),
+            ("400", true)
+        );
+        let large = format!(
+            r#"{{"name":"large","title":"{}"}}"#,
+            "x".repeat(MAX_GONE_BYTES)
+        );
+        let large = Definitions::default().share(&large).unwrap();
+        array = array.with_list(vec![large], &own, None, |_| true);
+        array = array.with_list(Vec::new(), &own, None, |_| true);
+        assert!(array.by_name("large").is_none() && array.tools().len() == MAX_GONE);
+    }
+
+    #[test]
+    fn no_two_tools_have_one_name_for_the_provider() {
+        let mut array = ToolArray::default();
+        let listed = vec![definition("a"), definition("a"), definition("search")];
+        array = array.with_list(listed, &OwnToolNames::default(), None, |_| true);
+        assert_eq!(array.tools().len(), 2);
+        assert!(array.search().is_none(), "it is a tool of a server");
+        // The server no longer has it, so riglm shows its own search tool.
+        array = array.with_list(vec![definition("search")], &own(), None, |_| true);
+        assert!(array.search().is_some());
+        assert_eq!(update(&mut array, &["search", "a"]), "+a");
     }
 }
