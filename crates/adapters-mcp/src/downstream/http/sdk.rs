@@ -32,6 +32,7 @@ use http::request::Parts;
 use http::{HeaderMap, HeaderValue, Method, Request, StatusCode, header};
 use riglm_app::proxy::{ClientIdentity, N_SCHEMAS};
 use riglm_domain::mcp::edit::member;
+use riglm_domain::mcp::method;
 use riglm_domain::mcp::request_hints::{CONTEXT_HEADER, MAX_CONTEXT_BYTES};
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
@@ -96,6 +97,13 @@ struct AgentList<'a> {
     deferred: usize,
     names: Map<String, Value>,
     tools: Vec<Cow<'a, RawValue>>,
+}
+
+/// The parameters of a call.
+#[derive(Debug, Serialize)]
+struct CallParams<'a> {
+    name: &'a str,
+    arguments: &'a RawValue,
 }
 
 type PathName = Result<Path<String>, PathRejection>;
@@ -449,14 +457,14 @@ impl AgentRequest {
 
     /// Calls a tool by its name in lists.
     async fn call(&self, name: &str, arguments: &str) -> Outcome {
-        if let Some(problem) = arguments_problem(arguments) {
-            return Outcome::Output(ToolOutput::failure(problem));
-        }
-        let name = Value::from(name);
-        let params = format!(r#"{{"name":{name},"arguments":{arguments}}}"#);
+        let arguments = match object(arguments) {
+            Ok(arguments) => arguments,
+            Err(problem) => return Outcome::Output(ToolOutput::failure(problem)),
+        };
+        let params = CallParams { name, arguments };
         match self
             .agent
-            .request("tools/call", &params, &self.properties)
+            .request(method::TOOLS_CALL, &params, &self.properties)
             .await
         {
             Ok(result) => Outcome::Output(ToolOutput::read(&result)),
@@ -466,20 +474,24 @@ impl AgentRequest {
 
     /// Searches with the arguments of a block.
     async fn search(&self, block: &ToolBlock) -> Outcome {
-        if let Some(problem) = arguments_problem(&block.arguments) {
-            return Outcome::Output(ToolOutput::failure(problem));
-        }
-        let name = match self.agent.known_tools(&self.properties).await {
-            Ok(array) => array.search().map(|tool| Value::from(tool.name())),
+        let arguments = match object(&block.arguments) {
+            Ok(arguments) => arguments,
+            Err(problem) => return Outcome::Output(ToolOutput::failure(problem)),
+        };
+        let array = match self.agent.known_tools(&self.properties).await {
+            Ok(array) => array,
             Err(error) => return failure_of(&error),
         };
-        let Some(name) = name else {
+        let Some(search) = array.search() else {
             return Outcome::Output(ToolOutput::failure(NO_SEARCH));
         };
-        let params = format!(r#"{{"name":{name},"arguments":{}}}"#, block.arguments);
+        let params = CallParams {
+            name: search.name(),
+            arguments,
+        };
         match self
             .agent
-            .request("tools/call", &params, &self.properties)
+            .request(method::TOOLS_CALL, &params, &self.properties)
             .await
         {
             Ok(result) => {
@@ -507,14 +519,14 @@ fn failure_of(error: &RequestError) -> Outcome {
     Outcome::Output(ToolOutput::failure(error.message.clone()))
 }
 
-/// Returns the reason why a JSON text cannot be the arguments of a call.
-fn arguments_problem(arguments: &str) -> Option<String> {
-    match serde_json::from_str::<serde::de::IgnoredAny>(arguments) {
-        Err(error) => Some(format!("The arguments are not JSON: {error}")),
-        Ok(_) if !arguments.trim_start().starts_with('{') => {
-            Some("The arguments must be a JSON object.".to_owned())
+/// Returns the JSON text of the arguments of a call, or the reason why they are none.
+fn object(arguments: &str) -> Result<&RawValue, String> {
+    match serde_json::from_str::<&RawValue>(arguments) {
+        Err(error) => Err(format!("The arguments are not JSON: {error}")),
+        Ok(arguments) if !arguments.get().starts_with('{') => {
+            Err("The arguments must be a JSON object.".to_owned())
         }
-        Ok(_) => None,
+        Ok(arguments) => Ok(arguments),
     }
 }
 

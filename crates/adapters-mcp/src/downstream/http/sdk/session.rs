@@ -3,24 +3,23 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::Duration;
 
 use async_trait::async_trait;
 use parking_lot::RwLock;
-use riglm_app::proxy::{ClientSession, Proxy};
+use riglm_app::proxy::ClientSession;
 use riglm_domain::mcp::edit::member;
 use riglm_domain::mcp::message::{Message, MessageKind, RequestId};
 use riglm_domain::mcp::method;
 use riglm_domain::mcp::protocol::Revision;
 use riglm_domain::mcp::request_hints::RequestHints;
-use riglm_domain::mcp::rpc_error::RpcErrorCode;
+use riglm_domain::mcp::rpc_error::{RpcError, RpcErrorCode};
 use riglm_domain::mcp::scan::unescape;
 use riglm_domain::mcp::trace_context::TraceContext;
 use riglm_ports::downstream::{ClientLink, Route};
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
+use serde_json::json;
 use serde_json::value::RawValue;
-use serde_json::{Value, json};
-use tokio::sync::{Mutex, MutexGuard, OnceCell};
+use tokio::sync::{Mutex, MutexGuard, OnceCell, Semaphore};
 
 use super::definitions::{Definitions, ToolDefinition};
 use super::provider::Provider;
@@ -29,10 +28,10 @@ use crate::downstream::http::memory_reservation::LinkSession;
 use crate::downstream::http::modern::{ModernLink, PendingCall};
 use crate::downstream::http::streamable;
 
+/// The maximum number of answers to requests of servers that are on their way.
+const MAX_ANSWERS: usize = 16;
 /// The maximum number of pages of a list.
 const MAX_PAGES: usize = 1_000;
-/// The time after the deadline of a request until it counts as lost.
-const MARGIN: Duration = Duration::from_secs(5);
 
 /// The properties of an HTTP request that its messages carry.
 #[derive(Clone, Debug, Default)]
@@ -58,14 +57,26 @@ impl RequestError {
     }
 }
 
+#[derive(Debug, Serialize)]
+struct Request<'a, P> {
+    jsonrpc: &'static str,
+    id: u64,
+    method: &'a str,
+    params: &'a P,
+}
+
+#[derive(Debug, Serialize)]
+struct ListParams<'a> {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    cursor: Option<&'a RawValue>,
+}
+
 /// The session of one agent.
 #[derive(Debug)]
 pub(super) struct AgentSession {
     session: Arc<ClientSession>,
     link: Arc<AgentLink>,
     provider: Provider,
-    /// The maximum duration of a request.
-    longest: Duration,
     next_id: AtomicU64,
     handshake: OnceCell<()>,
     tools: RwLock<Arc<ToolArray>>,
@@ -76,7 +87,6 @@ pub(super) struct AgentSession {
 
 impl AgentSession {
     pub(super) fn new(
-        proxy: &Proxy,
         session: Arc<ClientSession>,
         link: Arc<AgentLink>,
         provider: Provider,
@@ -88,7 +98,6 @@ impl AgentSession {
             session,
             link,
             provider,
-            longest: proxy.limits().call_timeout_max + MARGIN,
             next_id: AtomicU64::new(1),
             handshake: OnceCell::new(),
             tools: RwLock::default(),
@@ -97,14 +106,14 @@ impl AgentSession {
         }
     }
 
-    /// Returns whether the session has ended.
-    pub(super) fn is_closed(&self) -> bool {
-        self.session.is_closed()
+    /// Returns the session of the proxy.
+    pub(super) fn session(&self) -> &Arc<ClientSession> {
+        &self.session
     }
 
-    /// Registers a request of the agent, so that the session is not idle.
-    pub(super) fn touch(&self) {
-        self.session.touch();
+    /// Returns the link that receives the answers to its requests.
+    pub(super) fn responses(&self) -> &ModernLink {
+        &self.link.responses
     }
 
     /// Makes the handshake, if it is not made yet. If it fails, the session ends.
@@ -142,10 +151,10 @@ impl AgentSession {
             "capabilities": {},
             "clientInfo": self.provider.client_info(),
         });
-        self.request(method::INITIALIZE, &params.to_string(), properties)
+        self.request(method::INITIALIZE, &params, properties)
             .await?;
-        let text = r#"{"jsonrpc":"2.0","method":"notifications/initialized"}"#;
-        let Ok(message) = Message::from_text(text.to_owned()) else {
+        let text = json!({"jsonrpc": "2.0", "method": method::NOTIFICATIONS_INITIALIZED});
+        let Ok(message) = Message::from_text(text.to_string()) else {
             return Ok(());
         };
         let sent = streamable::forward(Arc::clone(&self.session), message).await;
@@ -163,12 +172,18 @@ impl AgentSession {
     pub(super) async fn request(
         &self,
         method: &str,
-        params: &str,
+        params: &impl Serialize,
         properties: &RequestProperties,
     ) -> Result<String, RequestError> {
         let id = self.next_id.fetch_add(1, Ordering::Relaxed);
-        let method = Value::from(method);
-        let text = format!(r#"{{"jsonrpc":"2.0","id":{id},"method":{method},"params":{params}}}"#);
+        let request = Request {
+            jsonrpc: "2.0",
+            id,
+            method,
+            params,
+        };
+        let text = serde_json::to_string(&request)
+            .map_err(|_| RequestError::without_answer("the request cannot be written"))?;
         let message = Message::from_text(text).map_err(|error| RequestError {
             code: Some(RpcErrorCode::InvalidRequest.code()),
             message: error.to_string(),
@@ -182,7 +197,8 @@ impl AgentSession {
                 code: Some(RpcErrorCode::SessionNotFound.code()),
                 message: "the session has ended; send the request again".to_owned(),
             })?;
-        let answer = tokio::time::timeout(self.longest, call.complete(message)).await;
+        let answer =
+            tokio::time::timeout(self.link.responses.patience(), call.complete(message)).await;
         let answer = answer
             .ok()
             .flatten()
@@ -256,17 +272,22 @@ impl AgentSession {
             next_cursor: Option<&'a RawValue>,
         }
         let mut listed = Vec::new();
-        let mut params = "{}".to_owned();
+        // As it came: a cursor is opaque, and some servers compare its bytes.
+        let mut cursor: Option<Box<RawValue>> = None;
         for _ in 0..MAX_PAGES {
-            let result = self.request("tools/list", &params, properties).await?;
+            let params = ListParams {
+                cursor: cursor.as_deref(),
+            };
+            let result = self
+                .request(method::TOOLS_LIST, &params, properties)
+                .await?;
             let page: List<'_> = serde_json::from_str(&result)
                 .map_err(|_| RequestError::without_answer("the list of tools cannot be read"))?;
             let tools = page.tools.iter();
             listed.extend(tools.filter_map(|tool| self.definitions.share(tool.get())));
-            match page.next_cursor {
-                // As it came: a cursor is opaque, and some servers compare its bytes.
-                Some(cursor) => params = format!(r#"{{"cursor":{}}}"#, cursor.get()),
-                None => break,
+            cursor = page.next_cursor.map(RawValue::to_owned);
+            if cursor.is_none() {
+                break;
             }
         }
         Ok(listed)
@@ -293,6 +314,8 @@ fn read_answer(answer: &[u8]) -> Result<String, RequestError> {
 pub(in super::super) struct AgentLink {
     responses: Arc<ModernLink>,
     session: LinkSession,
+    /// The permits of the answers to requests of servers.
+    answers: Arc<Semaphore>,
 }
 
 impl AgentLink {
@@ -301,9 +324,12 @@ impl AgentLink {
         Self {
             responses,
             session: LinkSession::default(),
+            answers: Arc::new(Semaphore::new(MAX_ANSWERS)),
         }
     }
 
+    /// Answers a request of a server. A server that sends further ones faster than it reads answers
+    /// gets none to them.
     fn answer(&self, message: &Message) {
         let Some(session) = self.session.get() else {
             return;
@@ -311,21 +337,21 @@ impl AgentLink {
         let Some((method, id)) = message.single().and_then(|part| part.as_request()) else {
             return;
         };
-        let id = id.to_json();
-        let answer = if method == "ping" {
-            format!(r#"{{"jsonrpc":"2.0","id":{id},"result":{{}}}}"#)
+        let answer = if method == method::PING {
+            Message::success(id, "{}")
         } else {
-            let code = RpcErrorCode::MethodNotFound.code();
             let text = "agents on an SDK answer no requests";
-            format!(r#"{{"jsonrpc":"2.0","id":{id},"error":{{"code":{code},"message":"{text}"}}}}"#)
+            RpcError::new(RpcErrorCode::MethodNotFound, text).to_message(Some(id))
         };
-        let Ok(answer) = Message::from_text(answer) else {
+        let Ok(permit) = Arc::clone(&self.answers).try_acquire_owned() else {
+            tracing::debug!("ignored a request of a server: too many answers are on their way");
             return;
         };
         tokio::spawn(async move {
-            if let Err(error) = streamable::forward(session, answer).await {
+            if let Err(error) = session.receive(answer).await {
                 tracing::debug!("failed to answer a server: {}", error.message);
             }
+            drop(permit);
         });
     }
 }
@@ -333,11 +359,8 @@ impl AgentLink {
 #[async_trait]
 impl ClientLink for AgentLink {
     async fn deliver(&self, message: Message, route: Route) {
-        if message
-            .single()
-            .map(riglm_domain::mcp::message::Envelope::kind)
-            == Some(MessageKind::Request)
-        {
+        let part = message.single();
+        if part.is_some_and(|part| part.kind() == MessageKind::Request) {
             self.answer(&message);
         } else {
             self.responses.deliver(message, route).await;
