@@ -29,7 +29,7 @@ use riglm_domain::mcp::rpc_error::{RpcError, RpcErrorCode};
 
 use super::port::ServerState;
 use super::{reply, request, streamable};
-pub(super) use call::PendingCall;
+pub(super) use call::{Answer, PendingCall};
 pub(super) use client_key::ClientKey;
 pub(super) use clients::Clients;
 pub(super) use link::ModernLink;

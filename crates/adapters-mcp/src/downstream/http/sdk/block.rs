@@ -5,6 +5,8 @@ use serde_json::value::RawValue;
 
 use super::content::ToolOutput;
 
+/// The id of a search that came without a block.
+pub(super) const NO_ID: &str = "";
 /// The maximum number of blocks of one request.
 pub(super) const MAX_BLOCKS: usize = 128;
 

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use async_trait::async_trait;
 use parking_lot::RwLock;
-use riglm_app::proxy::ClientSession;
+use riglm_app::proxy::{ClientSession, ReservedMemory};
 use riglm_domain::mcp::edit::member;
 use riglm_domain::mcp::message::{Message, MessageKind, RequestId};
 use riglm_domain::mcp::method;
@@ -25,7 +25,7 @@ use super::definitions::{Definitions, ToolDefinition};
 use super::provider::Provider;
 use super::tool_array::ToolArray;
 use crate::downstream::http::memory_reservation::LinkSession;
-use crate::downstream::http::modern::{ModernLink, PendingCall};
+use crate::downstream::http::modern::{Answer, ModernLink, PendingCall};
 use crate::downstream::http::streamable;
 
 /// The maximum number of answers to requests of servers that are on their way.
@@ -38,6 +38,15 @@ const MAX_PAGES: usize = 1_000;
 pub(super) struct RequestProperties {
     pub(super) hints: RequestHints,
     pub(super) trace: Option<Arc<TraceContext>>,
+}
+
+/// The result of a request.
+#[derive(Debug)]
+pub(super) struct RequestResult {
+    /// Its JSON text.
+    pub(super) text: String,
+    /// The memory reservation of its size, to be kept as long as the text or what is made of it.
+    pub(super) room: Option<ReservedMemory>,
 }
 
 /// The reason why a request of an agent has no result.
@@ -164,7 +173,7 @@ impl AgentSession {
         })
     }
 
-    /// Sends a request and returns the JSON text of its result. Dropping the future cancels it.
+    /// Sends a request and returns its result. Dropping the future cancels it.
     ///
     /// # Errors
     ///
@@ -174,7 +183,7 @@ impl AgentSession {
         method: &str,
         params: &impl Serialize,
         properties: &RequestProperties,
-    ) -> Result<String, RequestError> {
+    ) -> Result<RequestResult, RequestError> {
         let id = self.next_id.fetch_add(1, Ordering::Relaxed);
         let request = Request {
             jsonrpc: "2.0",
@@ -203,7 +212,8 @@ impl AgentSession {
             .ok()
             .flatten()
             .ok_or_else(|| RequestError::without_answer("the request was not answered"))?;
-        read_answer(&answer)
+        let Answer { data, room } = answer;
+        read_answer(&data).map(|text| RequestResult { text, room })
     }
 
     /// Takes over the current list and returns the tools of the agent.
@@ -272,6 +282,8 @@ impl AgentSession {
             next_cursor: Option<&'a RawValue>,
         }
         let mut listed = Vec::new();
+        // The reservations of the pages, until all are read.
+        let mut rooms = Vec::new();
         // As it came: a cursor is opaque, and some servers compare its bytes.
         let mut cursor: Option<Box<RawValue>> = None;
         for _ in 0..MAX_PAGES {
@@ -281,11 +293,12 @@ impl AgentSession {
             let result = self
                 .request(method::TOOLS_LIST, &params, properties)
                 .await?;
-            let page: List<'_> = serde_json::from_str(&result)
+            let page: List<'_> = serde_json::from_str(&result.text)
                 .map_err(|_| RequestError::without_answer("the list of tools cannot be read"))?;
             let tools = page.tools.iter();
             listed.extend(tools.filter_map(|tool| self.definitions.share(tool.get())));
             cursor = page.next_cursor.map(RawValue::to_owned);
+            rooms.push(result.room);
             if cursor.is_none() {
                 break;
             }
