@@ -222,8 +222,8 @@ impl ClientSession {
             return None;
         }
         let shown = self.client_context.last_shown_list()?;
-        let names: HashSet<String> = shown.names_loaded_at_once().map(str::to_owned).collect();
-        (!names.is_empty()).then_some(names)
+        let names = shown.names_loaded_at_once()?;
+        Some(names.map(str::to_owned).collect())
     }
 
     pub(super) fn transport_id(&self) -> Option<&str> {

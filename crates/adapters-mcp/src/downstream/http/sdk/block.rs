@@ -55,7 +55,7 @@ pub(super) enum RequestForm {
 pub(super) enum Outcome {
     /// The output of a call.
     Output(ToolOutput),
-    /// The found tools, by their names for the provider, and the text of the answer.
+    /// The found tools, and the text of the answer.
     Found(FoundTools),
 }
 
