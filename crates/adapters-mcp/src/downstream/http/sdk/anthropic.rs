@@ -239,7 +239,8 @@ mod tests {
         let tool = array.by_name("loaded").unwrap();
         let changed = super::super::names::argument_name("$top").into_owned();
         // With an edit for each argument, these would be a hundred billion bytes.
-        let more: String = (0..300_000).map(|n| format!(r#","{n}":0"#)).collect();
+        let more: Vec<String> = (0..300_000).map(|n| format!(r#","{n}":0"#)).collect();
+        let more = more.concat();
         let renamed = server_arguments(tool, &format!(r#"{{"{changed}":1{more}}}"#)).into_owned();
         assert_eq!(renamed, format!(r#"{{"$top":1{more}}}"#));
     }

@@ -179,7 +179,7 @@ fn add_items_inside(schema: &mut Map<String, Value>) {
                 one @ Value::Object(_),
             ) => add_items(one),
             ("allOf" | "anyOf" | "items" | "oneOf" | "prefixItems", Value::Array(schemas)) => {
-                schemas.iter_mut().for_each(add_items)
+                schemas.iter_mut().for_each(add_items);
             }
             (
                 "$defs" | "definitions" | "dependencies" | "dependentSchemas" | "patternProperties"

@@ -11,6 +11,7 @@ use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 use riglm_app::proxy::OwnToolNames;
+use riglm_domain::id::ToolName;
 use serde_json::value::RawValue;
 
 use super::definitions::ToolDefinition;
@@ -120,8 +121,8 @@ impl ToolArray {
         chosen: Option<&HashSet<String>>,
         is_gone: impl Fn(&ToolDefinition) -> bool,
     ) -> Self {
-        let search_name = own.search.as_ref().map(|name| name.as_str());
-        let own: HashSet<&str> = own.names().map(|name| name.as_str()).collect();
+        let search_name = own.search.as_ref().map(ToolName::as_str);
+        let own: HashSet<&str> = own.names().map(ToolName::as_str).collect();
         let loads_all = chosen.is_none() && !self.has_deferred();
         let new_tool = |definition: Arc<ToolDefinition>| {
             let name = definition.name();
