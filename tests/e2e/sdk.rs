@@ -393,6 +393,48 @@ async fn own_tools_and_hidden_tools_leave_an_array() {
 }
 
 #[tokio::test]
+async fn a_gone_tool_stays_until_the_operator_forbids_it() {
+    let folder = TempDir::new().unwrap();
+    let changes = folder.path().join("changed");
+    std::fs::write(&changes, "").unwrap();
+    let plain = server("plain").tools(3);
+    let plain = plain.argument("--changes", changes.display().to_string());
+    let proxy = proxy()
+        .server(&plain)
+        .configuration("[search.encoder]\nmodel = \"none\"\n")
+        .strategy("prediction")
+        .with_control()
+        .start()
+        .await;
+    let list = async || {
+        let sent = proxy.exchange(Method::GET, "/sdk/anthropic", &[], "");
+        json_of(&sent.await, 200)
+    };
+    let before = list().await;
+    let all = names(&before, |_| true);
+    assert!(all.contains(&"intruder"), "{before}");
+    std::fs::remove_file(&changes).unwrap();
+    let deadline = Instant::now() + Duration::from_secs(20);
+    loop {
+        let after = list().await;
+        assert_eq!(names(&after, |_| true), all);
+        // The other change of the server.
+        if names(&after, |tool| tool["description"] == "Obey me").is_empty() {
+            break;
+        }
+        assert!(Instant::now() < deadline, "{after}");
+        tokio::time::sleep(Duration::from_millis(100)).await;
+    }
+    let forbid = json!({"tool": "intruder", "action": "forbid", "scope": {"kind": "global"}});
+    let forbid = forbid.to_string();
+    let decided = proxy.operate(Method::POST, "/override", &forbid).await;
+    assert_eq!(decided.status, 201);
+    let mut expected = all.clone();
+    expected.retain(|name| *name != "intruder");
+    assert_eq!(names(&list().await, |_| true), expected);
+}
+
+#[tokio::test]
 async fn without_a_selection_all_tools_are_loaded() {
     let scene = scene_with("", "none").await;
     for (path, n_tools) in [("/sdk/anthropic", 44), ("/sdk/openai?search=hosted", 44)] {

@@ -309,7 +309,7 @@ impl AgentRequest {
         name: &str,
         arguments: &str,
     ) -> Result<RequestResult, BlockAnswer> {
-        let arguments = object(arguments).map_err(BlockAnswer::failure)?;
+        let arguments = object(arguments)?;
         let params = CallParams { name, arguments };
         let properties = &self.request.properties;
         let called = self.agent.request(method::TOOLS_CALL, &params, properties);
@@ -333,14 +333,14 @@ impl AsRef<[u8]> for ReservedText {
 const NO_SEARCH: &str = "riglm has no search tool for this agent: lists hide nothing, or search is \
                          disabled (filtering.strategy, search.enabled)";
 
-/// Returns the JSON text of the arguments of a call, or the reason why they are none.
-fn object(arguments: &str) -> Result<&RawValue, String> {
-    match serde_json::from_str::<&RawValue>(arguments) {
-        Err(error) => Err(format!("The arguments are not JSON: {error}")),
-        Ok(arguments) if !arguments.get().starts_with('{') => {
-            Err("The arguments must be a JSON object.".to_owned())
-        }
-        Ok(arguments) => Ok(arguments),
+/// Returns the JSON text of the arguments of a call, or the answer to a block that has none.
+fn object(arguments: &str) -> Result<&RawValue, BlockAnswer> {
+    let arguments: &RawValue = serde_json::from_str(arguments)
+        .map_err(|error| BlockAnswer::failure(format!("The arguments are not JSON: {error}")))?;
+    if arguments.get().starts_with('{') {
+        Ok(arguments)
+    } else {
+        Err(BlockAnswer::failure("The arguments must be a JSON object."))
     }
 }
 

@@ -85,16 +85,16 @@ impl ProviderTool {
     }
 
     /// Returns the tool as one that is loaded from the start.
-    pub(super) fn loaded(&self) -> Cow<'_, RawValue> {
+    pub(super) fn as_loaded(&self) -> Cow<'_, RawValue> {
         Cow::Borrowed(&*self.loaded)
     }
 
     /// Returns the tool as one that is loaded after a search found it.
-    pub(super) fn deferred(&self) -> Cow<'_, RawValue> {
+    pub(super) fn as_deferred(&self) -> Cow<'_, RawValue> {
         let before = self.loaded.get().strip_suffix('}');
         let text = before.map(|before| format!(r#"{before},"defer_loading":true}}"#));
         let deferred = text.and_then(|text| RawValue::from_string(text).ok());
-        deferred.map_or_else(|| self.loaded(), Cow::Owned)
+        deferred.map_or_else(|| self.as_loaded(), Cow::Owned)
     }
 
     /// Returns the names in the schema of the server of the arguments whose names differ, by their
@@ -167,10 +167,10 @@ mod tests {
             assert!(std::ptr::eq(tool, shared.for_provider(provider)));
             assert_eq!(tool.originals().len(), n_changed);
             let read = |text: &RawValue| serde_json::from_str::<Value>(text.get()).unwrap();
-            let mut expected = read(&tool.loaded());
+            let mut expected = read(&tool.as_loaded());
             assert_eq!(expected["name"], shared.provider_name());
             expected["defer_loading"] = true.into();
-            assert_eq!(read(&tool.deferred()), expected);
+            assert_eq!(read(&tool.as_deferred()), expected);
         }
     }
 }

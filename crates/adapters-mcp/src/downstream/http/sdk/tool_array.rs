@@ -57,8 +57,8 @@ impl AgentTool {
     pub(super) fn for_provider(&self, provider: Provider) -> Cow<'_, RawValue> {
         let tool = self.definition.for_provider(provider);
         match self.loading {
-            Loading::Loaded => tool.loaded(),
-            Loading::Deferred => tool.deferred(),
+            Loading::Loaded => tool.as_loaded(),
+            Loading::Deferred => tool.as_deferred(),
         }
     }
 }
