@@ -359,6 +359,15 @@ async fn the_tools_of_an_agent_stay_the_same() {
     assert_eq!(names(&after, |_| true), expected);
 }
 
+/// Changes the configuration of a running proxy.
+async fn tune(proxy: &Proxy, change: &Value) {
+    let settings = proxy.operate(Method::GET, "/config", "").await;
+    let tag = [("if-match", settings.header("etag").unwrap())];
+    let change = change.to_string();
+    let changed = proxy.operate_with(Method::PUT, "/config", &tag, &change);
+    json_of(&changed.await, 200);
+}
+
 #[tokio::test]
 async fn own_tools_and_hidden_tools_leave_an_array() {
     let configuration = format!("{CONFIGURATION}[safeguards.long_results]\nmax_bytes = 1000\n");
@@ -367,15 +376,11 @@ async fn own_tools_and_hidden_tools_leave_an_array() {
     let before = scene.get(path).await;
     let all = names(&before, |_| true);
     assert!(all.contains(&"read_more"), "{all:?}");
-    let settings = scene.proxy.operate(Method::GET, "/config", "").await;
-    let tag = [("if-match", settings.header("etag").unwrap())];
     let change = json!({
         "safeguards": {"long_results": {"max_bytes": 0}},
         "filtering": {"bans": ["web_search"]},
     });
-    let (proxy, change) = (&scene.proxy, change.to_string());
-    let changed = proxy.operate_with(Method::PUT, "/config", &tag, &change);
-    json_of(&changed.await, 200);
+    tune(&scene.proxy, &change).await;
     let mut expected = all.clone();
     expected.retain(|name| !["read_more", "web_search"].contains(name));
     let deadline = Instant::now() + Duration::from_secs(20);
@@ -414,6 +419,12 @@ async fn a_gone_tool_stays_until_the_operator_forbids_it() {
     let all = names(&before, |_| true);
     assert!(all.contains(&"intruder"), "{before}");
     std::fs::remove_file(&changes).unwrap();
+    // The server says that its list has changed.
+    let change = json!({"type": "tool_use", "id": "a", "name": "change_list", "input": {}});
+    let path = "/sdk/anthropic/call";
+    let change = change.to_string();
+    let called = proxy.exchange(Method::POST, path, &[], &change).await;
+    json_of(&called, 200);
     let deadline = Instant::now() + Duration::from_secs(20);
     loop {
         let after = list().await;
@@ -425,13 +436,17 @@ async fn a_gone_tool_stays_until_the_operator_forbids_it() {
         assert!(Instant::now() < deadline, "{after}");
         tokio::time::sleep(Duration::from_millis(100)).await;
     }
-    let forbid = json!({"tool": "intruder", "action": "forbid", "scope": {"kind": "global"}});
-    let forbid = forbid.to_string();
-    let decided = proxy.operate(Method::POST, "/override", &forbid).await;
-    assert_eq!(decided.status, 201);
+    tune(&proxy, &json!({"filtering": {"forbid": ["intr*"]}})).await;
     let mut expected = all.clone();
     expected.retain(|name| *name != "intruder");
-    assert_eq!(names(&list().await, |_| true), expected);
+    loop {
+        let after = list().await;
+        if names(&after, |_| true) == expected {
+            return;
+        }
+        assert!(Instant::now() < deadline, "{after}");
+        tokio::time::sleep(Duration::from_millis(100)).await;
+    }
 }
 
 #[tokio::test]
