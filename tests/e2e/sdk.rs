@@ -579,9 +579,27 @@ async fn bad_requests_get_problem_details() {
     let refused = scene.send(Method::GET, "/sdk/openai", &large, "").await;
     let problem = json_of(&refused, 431);
     assert!(problem["detail"].to_string().contains("headers"));
-    // None of them opened a session.
-    let open = scene.proxy.control_response("/sessions").await;
-    assert_eq!(open["sessions"], json!([]), "{open}");
+}
+
+#[tokio::test]
+async fn a_bad_request_opens_no_session() {
+    let scene = scene_with("[limits]\nsessions = 1\n", "none").await;
+    let path = "/sdk/openai";
+    for (path, body) in [("/sdk/openai/call", "{"), ("/sdk/openai/search", "[]")] {
+        let bad = [("x-riglm-session", "bad")];
+        let refused = scene.send(Method::POST, path, &bad, body).await;
+        json_of(&refused, 422);
+    }
+    let wrong = format!("{path}?deferred=x");
+    let bad = [("x-riglm-session", "wrong")];
+    json_of(&scene.send(Method::GET, &wrong, &bad, "").await, 422);
+    let good = [("x-riglm-session", "good")];
+    json_of(&scene.send(Method::GET, path, &good, "").await, 200);
+    // The only session is taken now.
+    let further = [("x-riglm-session", "further")];
+    let refused = scene.send(Method::GET, path, &further, "").await;
+    json_of(&refused, 503);
+    assert_eq!(refused.header("retry-after"), Some("1"));
 }
 
 #[tokio::test]
