@@ -2,6 +2,7 @@
 
 import json
 import os
+import urllib.error
 import urllib.parse
 import urllib.request
 import uuid
@@ -31,5 +32,11 @@ class Riglm:
 
     def _send(self, path, body=None):
         request = urllib.request.Request(self._base + path, data=body, headers=self._headers)
-        with urllib.request.urlopen(request, timeout=DEADLINE_S) as response:
-            return json.load(response)
+        try:
+            with urllib.request.urlopen(request, timeout=DEADLINE_S) as response:
+                return json.load(response)
+        except urllib.error.HTTPError as error:
+            # Errors are problem details (RFC 9457), whose detail says what is wrong.
+            is_problem = error.headers.get_content_type() == "application/problem+json"
+            reason = json.load(error)["detail"] if is_problem else error.reason
+            raise RuntimeError(f"riglm: {error.code} {reason}") from error

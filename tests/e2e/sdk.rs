@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use http::Method;
 use riglm_tests::kit::{Proxy, proxy, server};
-use riglm_tests::plain_http::{self, HttpResponse};
+use riglm_tests::plain_http::HttpResponse;
 use riglm_tests::riglm::rows;
 use serde_json::{Value, json};
 use tempfile::TempDir;
@@ -14,7 +14,8 @@ use tempfile::TempDir;
 const ODD_TOOLS: &str = r#"[
     {"name": "notes/read", "description": "Reads a note", "inputSchema": {"type": "object",
         "properties": {"$id": {"type": "string"}, "lines": {"type": "integer"}}, "required": ["$id"]}},
-    {"name": "notes.read", "description": "Reads a note with dots", "inputSchema": {"type": "object"}},
+    {"name": "notes.read", "description": "Reads a note with dots", "inputSchema": {"type": "object"},
+        "_meta": {"anthropic/alwaysLoad": true}},
     {"name": "invoices_with_a_name_of_more_than_sixty_four_characters_in_its_definition", "title": "Invoices",
         "inputSchema": {"type": "object", "anyOf": [{"properties": {"number": {"type": "array"}}}]}}
 ]"#;
@@ -74,12 +75,7 @@ impl Scene {
         headers: &[(&str, &str)],
         body: &str,
     ) -> HttpResponse {
-        let url = self.proxy.riglm.at("/").join(path).unwrap();
-        let json = [("content-type", "application/json")];
-        let headers = [&json[..], headers].concat();
-        let sent = plain_http::exchange(method, &url, &headers, body.to_owned());
-        sent.await
-            .unwrap_or_else(|error| panic!("{path}: {error:?}"))
+        self.proxy.exchange(method, path, headers, body).await
     }
 
     async fn get(&self, path: &str) -> Value {
@@ -198,24 +194,36 @@ async fn an_agent_on_the_anthropic_sdk_needs_only_http() {
 
     // The calls are recorded like those of any client.
     let recorded = recorded_calls(&scene, 4).await;
-    let outcome = |tool: &str| {
-        let row = recorded.iter().find(|row| row["tool"] == tool);
-        row.map(|row| (row["outcome"].clone(), row["source"].clone()))
-    };
-    assert_eq!(outcome("notes/read"), Some((json!("ok"), json!("shown"))));
-    assert_eq!(outcome("delete_task").unwrap().0, "refused");
+    assert_eq!(
+        recorded,
+        [
+            "delete_task refused hidden",
+            "notes.read ok shown",
+            "notes/read ok shown",
+            "web_search error shown",
+        ]
+    );
     let sessions = rows(&scene.proxy.data_dir, &["sessions", "--json"]).await;
     let clients = sessions.iter().filter(|row| row["calls"] == 4);
     let clients: Vec<&Value> = clients.map(|row| &row["client"]).collect();
     assert_eq!(clients, ["sdk-anthropic"]);
 }
 
-async fn recorded_calls(scene: &Scene, n: usize) -> Vec<Value> {
+/// Returns tool, outcome and source of each recorded call, in alphabetical order, when there are `n`.
+async fn recorded_calls(scene: &Scene, n: usize) -> Vec<String> {
     let deadline = Instant::now() + Duration::from_secs(20);
     loop {
         let calls = rows(&scene.proxy.data_dir, &["calls", "--json"]).await;
         if calls.len() >= n || Instant::now() > deadline {
-            return calls;
+            let text = |row: &Value, key: &str| row[key].as_str().unwrap_or("none").to_owned();
+            let line = |row: &Value| {
+                ["tool", "outcome", "source"]
+                    .map(|key| text(row, key))
+                    .join(" ")
+            };
+            let mut lines: Vec<String> = calls.iter().map(line).collect();
+            lines.sort_unstable();
+            return lines;
         }
         tokio::time::sleep(Duration::from_millis(100)).await;
     }
@@ -351,6 +359,96 @@ async fn the_tools_of_an_agent_stay_the_same() {
     assert_eq!(names(&after, |_| true), expected);
 }
 
+/// Changes the configuration of a running proxy.
+async fn tune(proxy: &Proxy, change: &Value) {
+    let settings = proxy.operate(Method::GET, "/config", "").await;
+    let tag = [("if-match", settings.header("etag").unwrap())];
+    let change = change.to_string();
+    let changed = proxy.operate_with(Method::PUT, "/config", &tag, &change);
+    json_of(&changed.await, 200);
+}
+
+#[tokio::test]
+async fn own_tools_and_hidden_tools_leave_an_array() {
+    let configuration = format!("{CONFIGURATION}[safeguards.long_results]\nmax_bytes = 1000\n");
+    let scene = scene_with(&configuration, "prediction").await;
+    let path = "/sdk/openai";
+    let before = scene.get(path).await;
+    let all = names(&before, |_| true);
+    assert!(all.contains(&"read_more"), "{all:?}");
+    let change = json!({
+        "safeguards": {"long_results": {"max_bytes": 0}},
+        "filtering": {"bans": ["web_search"]},
+    });
+    tune(&scene.proxy, &change).await;
+    let mut expected = all.clone();
+    expected.retain(|name| !["read_more", "web_search"].contains(name));
+    let deadline = Instant::now() + Duration::from_secs(20);
+    loop {
+        let after = scene.get(path).await;
+        let mut left = names(&after, |_| true);
+        // A list that hides a tool has further own tools.
+        left.retain(|name| all.contains(name));
+        if left == expected {
+            return;
+        }
+        assert!(Instant::now() < deadline, "{after}");
+        tokio::time::sleep(Duration::from_millis(100)).await;
+    }
+}
+
+#[tokio::test]
+async fn a_gone_tool_stays_until_the_operator_forbids_it() {
+    let folder = TempDir::new().unwrap();
+    let changes = folder.path().join("changed");
+    std::fs::write(&changes, "").unwrap();
+    let plain = server("plain").tools(3);
+    let plain = plain.argument("--changes", changes.display().to_string());
+    let proxy = proxy()
+        .server(&plain)
+        .configuration("[search.encoder]\nmodel = \"none\"\n")
+        .strategy("prediction")
+        .with_control()
+        .start()
+        .await;
+    let list = async || {
+        let sent = proxy.exchange(Method::GET, "/sdk/anthropic", &[], "");
+        json_of(&sent.await, 200)
+    };
+    let before = list().await;
+    let all = names(&before, |_| true);
+    assert!(all.contains(&"intruder"), "{before}");
+    std::fs::remove_file(&changes).unwrap();
+    // The server says that its list has changed.
+    let change = json!({"type": "tool_use", "id": "a", "name": "change_list", "input": {}});
+    let path = "/sdk/anthropic/call";
+    let change = change.to_string();
+    let called = proxy.exchange(Method::POST, path, &[], &change).await;
+    json_of(&called, 200);
+    let deadline = Instant::now() + Duration::from_secs(20);
+    loop {
+        let after = list().await;
+        assert_eq!(names(&after, |_| true), all);
+        // The other change of the server.
+        if names(&after, |tool| tool["description"] == "Obey me").is_empty() {
+            break;
+        }
+        assert!(Instant::now() < deadline, "{after}");
+        tokio::time::sleep(Duration::from_millis(100)).await;
+    }
+    tune(&proxy, &json!({"filtering": {"forbid": ["intr*"]}})).await;
+    let mut expected = all.clone();
+    expected.retain(|name| *name != "intruder");
+    loop {
+        let after = list().await;
+        if names(&after, |_| true) == expected {
+            return;
+        }
+        assert!(Instant::now() < deadline, "{after}");
+        tokio::time::sleep(Duration::from_millis(100)).await;
+    }
+}
+
 #[tokio::test]
 async fn without_a_selection_all_tools_are_loaded() {
     let scene = scene_with("", "none").await;
@@ -378,7 +476,6 @@ async fn servers_that_ask_an_agent_get_an_answer() {
         .strategy("none")
         .start()
         .await;
-    let url = proxy.riglm.at("/sdk/anthropic/call");
     let block = |name: &str| json!({"type": "tool_use", "id": name, "name": name, "input": {}});
     let blocks = [
         "ping_client",
@@ -389,9 +486,9 @@ async fn servers_that_ask_an_agent_get_an_answer() {
         "no_such_tool",
     ];
     let body = Value::from(blocks.map(block).to_vec()).to_string();
-    let json = [("content-type", "application/json")];
-    let sent = plain_http::exchange(Method::POST, &url, &json, body).await;
-    let results = json_of(&sent.unwrap(), 200);
+    let path = "/sdk/anthropic/call";
+    let sent = proxy.exchange(Method::POST, path, &[], &body).await;
+    let results = json_of(&sent, 200);
     let text = |at: usize| results[at]["content"][0]["text"].to_string();
     assert!(text(0).contains("result"), "{results}");
     assert!(
@@ -468,9 +565,8 @@ async fn bad_requests_get_problem_details() {
             .split_once(':')
             .unwrap_or(("content-type", "application/json"));
         let headers = [(header.0, header.1.trim())];
-        let url = scene.proxy.riglm.at("/").join(path).unwrap();
-        let sent = plain_http::exchange(method.parse().unwrap(), &url, &headers, body.to_owned());
-        let answer = sent.await.unwrap();
+        let sent = scene.send(method.parse().unwrap(), path, &headers, body);
+        let answer = sent.await;
         let problem = json_of(&answer, status.parse().unwrap());
         let media_type = answer.header("content-type");
         assert_eq!(media_type, Some("application/problem+json"), "{line}");
@@ -478,6 +574,32 @@ async fn bad_requests_get_problem_details() {
         let detail = problem["detail"].as_str().unwrap();
         assert!(detail.contains(reason), "{line}: {detail}");
     }
+    let large = "x".repeat(100_000);
+    let large = [("x-large", large.as_str())];
+    let refused = scene.send(Method::GET, "/sdk/openai", &large, "").await;
+    let problem = json_of(&refused, 431);
+    assert!(problem["detail"].to_string().contains("headers"));
+}
+
+#[tokio::test]
+async fn a_bad_request_opens_no_session() {
+    let scene = scene_with("[limits]\nsessions = 1\n", "none").await;
+    let path = "/sdk/openai";
+    for (path, body) in [("/sdk/openai/call", "{"), ("/sdk/openai/search", "[]")] {
+        let bad = [("x-riglm-session", "bad")];
+        let refused = scene.send(Method::POST, path, &bad, body).await;
+        json_of(&refused, 422);
+    }
+    let wrong = format!("{path}?deferred=x");
+    let bad = [("x-riglm-session", "wrong")];
+    json_of(&scene.send(Method::GET, &wrong, &bad, "").await, 422);
+    let good = [("x-riglm-session", "good")];
+    json_of(&scene.send(Method::GET, path, &good, "").await, 200);
+    // The only session is taken now.
+    let further = [("x-riglm-session", "further")];
+    let refused = scene.send(Method::GET, path, &further, "").await;
+    json_of(&refused, 503);
+    assert_eq!(refused.header("retry-after"), Some("1"));
 }
 
 #[tokio::test]

@@ -233,6 +233,24 @@ impl Proxy {
         }
     }
 
+    /// Sends a request to a path of the MCP port. Its body is JSON if no header says otherwise.
+    pub async fn exchange(
+        &self,
+        method: Method,
+        path: &str,
+        headers: &[(&str, &str)],
+        body: &str,
+    ) -> HttpResponse {
+        let is_typed = headers.iter().any(|(name, _)| *name == "content-type");
+        let json = (!is_typed).then_some(("content-type", "application/json"));
+        let headers: Vec<_> = json.into_iter().chain(headers.iter().copied()).collect();
+        let url = self.riglm.at("/").join(path);
+        let url = url.unwrap_or_else(|error| panic!("{path}: {error}"));
+        let sent = plain_http::exchange(method, &url, &headers, body.to_owned());
+        sent.await
+            .unwrap_or_else(|error| panic!("{path}: {}", error.0))
+    }
+
     /// Returns the address of a path on the control port.
     pub fn control(&self, path: &str) -> Url {
         let url = self.control.as_ref().expect("the control port is open");

@@ -23,7 +23,7 @@ mod skills;
 
 pub use answer::AnswerRules;
 pub use answer::given_before;
-pub use answer::input_schema;
+pub use answer::{N_SCHEMAS, input_schema};
 pub use catalog::{Catalog, CatalogTool, ServerText};
 pub use config::{FusionMethod, RankFusionConfig};
 pub use encoders::{EncoderCondition, EncoderTier};

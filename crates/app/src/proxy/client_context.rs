@@ -355,6 +355,11 @@ impl ClientContext {
         !is_same
     }
 
+    /// Returns the last list that the client was shown, if the proxy composed one.
+    pub(super) fn last_shown_list(&self) -> Option<Arc<ShownList>> {
+        self.listing.last.lock().shown.clone()
+    }
+
     /// Returns whether the client must be notified to request its list again. This holds if the
     /// epoch of its list is over, or if the operator changed an override since. `revision` counts
     /// the changes of overrides. Returns true only once for each such list.

@@ -1,5 +1,6 @@
 //! One client, connected over one transport session, and its ways to the upstreams.
 
+use std::collections::HashSet;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock, Weak};
 use std::time::{Duration, Instant};
@@ -7,6 +8,10 @@ use std::time::{Duration, Instant};
 use arc_swap::ArcSwap;
 use futures_util::future::join_all;
 use parking_lot::Mutex;
+use riglm_discovery::search::CatalogTool;
+use riglm_domain::catalog::naming::SEPARATOR;
+use riglm_domain::catalog::tool::ToolRef;
+use riglm_domain::id::UpstreamName;
 use riglm_domain::intent::IntentSource;
 use riglm_domain::mcp::edit;
 use riglm_domain::mcp::message::{Message, MessageKind, RequestId};
@@ -138,12 +143,87 @@ impl ClientSession {
         tools.free_names(catalog.as_deref())
     }
 
-    /// Returns whether an upstream has a tool of this name, whether the client may see it or not;
-    /// `None` if the tools of the upstreams are not known.
+    /// Returns whether a tool that a list of the session had is gone from its upstream, although
+    /// nothing hides it: it is no own tool of the proxy, and the operator neither forbids nor hides
+    /// a tool of this name. `definition` is its last definition.
     #[must_use]
-    pub fn has_in_catalog(&self, name: &str) -> Option<bool> {
-        let catalog = self.client_context.search.last_complete_catalog()?;
-        Some(catalog.tool(name).is_some())
+    pub fn is_gone(&self, name: &str, definition: &Arc<str>) -> bool {
+        let Some(catalog) = self.client_context.search.last_complete_catalog() else {
+            return false;
+        };
+        let own_tools = self.shared.every_own_tool.as_ref();
+        let is_own = own_tools.is_some_and(|tools| tools.tool_named(name).is_some());
+        if is_own || catalog.tool(name).is_some() {
+            return false;
+        }
+        !self.is_hidden_by_operator(name, definition)
+    }
+
+    /// Returns whether the operator forbids or hides a tool that no upstream has.
+    fn is_hidden_by_operator(&self, name: &str, definition: &Arc<str>) -> bool {
+        let tools = self.possible_tools(name, definition);
+        let rules = self.shared.forbidden_to(&self.client_context);
+        let is_forbidden = |tool: &CatalogTool| {
+            let (upstream, own) = (&tool.tool.upstream, &tool.tool.tool);
+            rules.forbids(upstream, own, Some(name)).is_some()
+        };
+        if tools.iter().any(is_forbidden) {
+            return true;
+        }
+        let (lists, row) = (
+            self.shared.selection.lists(),
+            self.client_context.known_row(),
+        );
+        let (Some(lists), Some(row)) = (lists, row) else {
+            return false;
+        };
+        let client = self.client_context.client_name();
+        let session = self.client_context.session_key(row);
+        let (era, now) = (self.client_context.era(), self.shared.recorder.now());
+        let mut request = self.client_context.list_request(&client, session, era, now);
+        request.client_hash = Some(self.client_context.client_hash(&self.shared.recorder));
+        let stated = self.shared.stated_intent(row, session, now);
+        request.stated = stated.as_ref();
+        !lists.hidden_positions(&request, &tools).is_empty()
+    }
+
+    /// Returns the tools that a name in lists may stand for: those of the upstreams whose prefix it
+    /// has, or else of any upstream.
+    fn possible_tools(&self, name: &str, definition: &Arc<str>) -> Vec<CatalogTool> {
+        let members = self.members();
+        let tool = |upstream: &UpstreamName, own: &str| CatalogTool {
+            name: name.to_owned(),
+            tool: ToolRef {
+                upstream: upstream.clone(),
+                tool: own.into(),
+            },
+            definition: Arc::clone(definition),
+            is_hidden: false,
+        };
+        let prefixed: Vec<CatalogTool> = members
+            .iter()
+            .filter_map(|member| {
+                let own = name.strip_prefix(member.name().as_str())?;
+                Some(tool(member.name(), own.strip_prefix(SEPARATOR)?))
+            })
+            .collect();
+        if !prefixed.is_empty() && members.len() > 1 {
+            return prefixed;
+        }
+        let all = members.iter().map(|member| tool(member.name(), name));
+        all.collect()
+    }
+
+    /// Returns the names of the tools that the proxy chose to be loaded at once, from the last list
+    /// of the session; `None` if it made no such choice. Marks of upstreams have no influence.
+    #[must_use]
+    pub fn tools_loaded_at_once(&self) -> Option<HashSet<String>> {
+        if self.shared.selection.lists().is_none() || !self.shared.selection.is_active() {
+            return None;
+        }
+        let shown = self.client_context.last_shown_list()?;
+        let names = shown.names_loaded_at_once()?;
+        Some(names.map(str::to_owned).collect())
     }
 
     pub(super) fn transport_id(&self) -> Option<&str> {

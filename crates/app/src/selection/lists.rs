@@ -387,9 +387,15 @@ impl Lists {
                 is_hidden: false,
             })
             .collect();
+        self.hidden_positions(request, &tools)
+    }
+
+    /// Returns the positions of the tools that are hidden from this client in any case.
+    #[must_use]
+    pub fn hidden_positions(&self, request: &ListRequest<'_>, tools: &[CatalogTool]) -> Vec<usize> {
         let options = self.settings.options(request.profile);
-        let marks = self.marks(request, &tools);
-        hidden_positions(&options, self.policy(request), &marks, &tools)
+        let marks = self.marks(request, tools);
+        hidden_positions(&options, self.policy(request), &marks, tools)
     }
 
     /// Returns the tools of a catalog that the operator hides from this client.

@@ -93,6 +93,18 @@ impl ShownList {
         self.order
     }
 
+    /// Returns the names of the tools that are marked as to be loaded at once; `None` if the policy
+    /// of the list marks none.
+    pub(crate) fn names_loaded_at_once(&self) -> Option<impl Iterator<Item = &str>> {
+        let has_choice = self.policy == ListPolicyName::Hints && self.mode != SelectionMode::All;
+        if !has_choice && self.loaded_at_once.is_empty() {
+            return None;
+        }
+        let tools = self.catalog.tools();
+        let loaded = self.loaded_at_once.iter();
+        Some(loaded.map(|at| tools[*at].name.as_str()))
+    }
+
     /// Returns the catalog of the list.
     #[must_use]
     pub fn catalog(&self) -> &Arc<Catalog> {

@@ -70,6 +70,10 @@ impl Detail {
     }
 }
 
+/// The number of first tools of an answer that come with their schemas: what a model needs to call
+/// them.
+pub const N_SCHEMAS: usize = 5;
+
 /// The limits of a search answer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AnswerRules {
@@ -109,7 +113,7 @@ impl Default for AnswerRules {
     fn default() -> Self {
         Self {
             token_budget: 2_500,
-            n_schemas: 5,
+            n_schemas: N_SCHEMAS,
             n_predicted: 9,
         }
     }

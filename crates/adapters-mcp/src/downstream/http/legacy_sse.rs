@@ -97,7 +97,7 @@ pub(super) async fn post(State(port): State<Arc<ServerState>>, request: Request<
         return reply::error(StatusCode::NOT_FOUND, &error, None);
     };
     if let Err(refusal) = request::count_message(&port, &principal) {
-        return *refusal;
+        return *Box::<Response>::from(refusal);
     }
     let limit = port.proxy.limits().request_body_bytes;
     let message = match request::message(&head.headers, body, limit).await {

@@ -12,6 +12,7 @@ mod clients;
 mod exchanges;
 mod link;
 mod names;
+mod session_map;
 
 use std::sync::Arc;
 
@@ -28,10 +29,11 @@ use riglm_domain::mcp::rpc_error::{RpcError, RpcErrorCode};
 
 use super::port::ServerState;
 use super::{reply, request, streamable};
-pub(super) use call::PendingCall;
+pub(super) use call::{Answer, PendingCall};
 pub(super) use client_key::ClientKey;
 pub(super) use clients::Clients;
 pub(super) use link::ModernLink;
+pub(super) use session_map::{KeyedSession, SessionMap, accept};
 
 // The prefix of ids that the proxy assigns itself.
 const OWN_IDS: &str = "riglm.c:";
@@ -90,7 +92,7 @@ pub(super) async fn post(
     }
     let (session, link) = port
         .modern
-        .find_or_accept(&port.proxy, key)
+        .find_or_accept(&port.proxy, &key)
         .map_err(|error| Box::new(error_response(&error, id.as_ref())))?;
     if !is_request {
         return Ok(match streamable::forward(session, message).await {

@@ -144,14 +144,14 @@ pub(super) fn known_profile(port: &ServerState, name: &str) -> Result<ProfileNam
     })
 }
 
-/// Counts a message of an authenticated client for the rate limit. The error is the response to a
-/// message over the limit, whose body is not read.
-pub(super) fn count_message(
-    port: &ServerState,
-    principal: &Principal,
-) -> Result<(), Box<Response>> {
+/// Counts a message of an authenticated client for the rate limit. The body of a message over the
+/// limit is not read.
+pub(super) fn count_message(port: &ServerState, principal: &Principal) -> Result<(), Refusal> {
     let counted = port.proxy.admit_message(principal, Instant::now());
-    counted.map_err(|error| Box::new(reply::error(StatusCode::TOO_MANY_REQUESTS, &error, None)))
+    counted.map_err(|error| Refusal {
+        status: StatusCode::TOO_MANY_REQUESTS,
+        error,
+    })
 }
 
 fn bearer(headers: &HeaderMap) -> Option<&str> {

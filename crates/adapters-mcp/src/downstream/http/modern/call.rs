@@ -8,7 +8,7 @@ use axum::response::Response;
 use bytes::{BufMut, Bytes, BytesMut};
 use futures_util::future::join;
 use http::{HeaderValue, StatusCode, header};
-use riglm_app::proxy::{ClientPresence, ClientSession};
+use riglm_app::proxy::{ClientPresence, ClientSession, ReservedMemory};
 use riglm_domain::mcp::message::{Message, RequestId};
 use riglm_ports::authenticator::Revocation;
 use tokio::sync::{mpsc, oneshot};
@@ -19,6 +19,14 @@ use crate::downstream::http::detachable::Detachable;
 use crate::downstream::http::reader::{COMMENT, KEEP_ALIVE, sse_response};
 use crate::downstream::http::reply;
 use crate::downstream::http::streamable::JSON_WITHIN;
+
+/// The answer to a request.
+#[derive(Debug)]
+pub(in super::super) struct Answer {
+    pub(in super::super) data: Bytes,
+    /// The memory reservation, to be kept as long as the data or copies of it.
+    pub(in super::super) room: Option<ReservedMemory>,
+}
 
 /// A request that waits for its answer. Dropping it earlier cancels it: the client has closed the
 /// response, or its connection.
@@ -68,7 +76,7 @@ impl PendingCall {
 
     /// Sends the request to the upstream and waits for its answer, whatever comes before it. Returns
     /// `None` if the request ends without one.
-    pub(in super::super) async fn complete(mut self, message: Message) -> Option<Bytes> {
+    pub(in super::super) async fn complete(mut self, message: Message) -> Option<Answer> {
         let mut work = self.send(message);
         let mut is_sent = false;
         loop {
@@ -82,7 +90,8 @@ impl PendingCall {
             };
             self.session.touch();
             if event.status.is_some() {
-                return Some(event.data);
+                let ResponseEvent { data, room, .. } = event;
+                return Some(Answer { data, room });
             }
         }
     }

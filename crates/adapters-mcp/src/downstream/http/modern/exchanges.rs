@@ -153,6 +153,11 @@ impl OpenRequests {
         self.remember = self.remember.max(longest + MARGIN);
     }
 
+    /// Returns the time for which a request is remembered without an answer.
+    pub(super) fn remember(&self) -> Duration {
+        self.remember
+    }
+
     /// Adds a request. Returns its internal id and the request to forward; `None` when the session
     /// has ended, or if the message is not a request.
     pub(super) fn open(
@@ -353,6 +358,7 @@ mod tests {
         let mut exchanges = OpenRequests::new(Duration::from_mins(1));
         exchanges.set_longest(Duration::from_mins(10));
         exchanges.set_longest(Duration::from_mins(2));
+        assert_eq!(exchanges.remember(), Duration::from_mins(10) + MARGIN);
         let (id, _) = open(&mut exchanges, "1", "\"t\"");
         assert!(exchanges.abandon(&id));
         for n in 1..TIDY_FROM {

@@ -43,6 +43,11 @@ impl ModernLink {
         self.exchanges.lock().set_longest(longest);
     }
 
+    /// Returns the time after which a request without an answer counts as lost.
+    pub(in super::super) fn patience(&self) -> Duration {
+        self.exchanges.lock().remember()
+    }
+
     /// Adds a request. Returns its internal id, the request to forward, and the events of its
     /// response; `None` when the session has ended.
     pub(super) fn open(

@@ -104,7 +104,7 @@ impl Scene {
             }))])
         });
         let key = ClientKey::new(&ClientIdentity::from(&Principal::local()), None, None);
-        let (session, link) = Clients::default().find_or_accept(&proxy, key).unwrap();
+        let (session, link) = Clients::default().find_or_accept(&proxy, &key).unwrap();
         Self {
             traffic,
             session,

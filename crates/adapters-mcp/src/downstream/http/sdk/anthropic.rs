@@ -1,45 +1,52 @@
 //! The format of the Messages API of Anthropic: tools with `defer_loading`, `tool_use` blocks, and
 //! `tool_result` blocks, which may have `tool_reference` blocks.
 
-use riglm_domain::mcp::edit::{member, with_member};
+use std::borrow::Cow;
+use std::collections::HashMap;
+use std::collections::hash_map::Entry;
+
+use riglm_domain::mcp::edit::member;
 use riglm_domain::mcp::scan::members;
 use serde::Deserialize;
-use serde_json::value::RawValue;
+use serde_json::value::{RawValue, to_raw_value};
 use serde_json::{Value, json};
 
 use super::block::{BlockError, BlockKind, FoundTools, Outcome, ToolBlock};
 use super::content::{OutputPart, ToolOutput};
-use super::provider::{SearchMode, ToolText};
+use super::definitions::{ProviderTool, ToolDefinition};
+use super::names::{BM25_SEARCH, REGEX_SEARCH};
+use super::provider::{Provider, SearchMode, ToolText};
 use super::schema::{SchemaForm, provider_schema};
 use super::tool_array::{AgentTool, Loading, ToolArray};
 
 /// Returns a tool in the format of the provider.
-pub(super) fn tool(tool: &AgentTool) -> Value {
+pub(super) fn convert(tool: &ToolDefinition) -> ProviderTool {
     let schema = provider_schema(
-        member(&tool.definition, "inputSchema"),
+        member(tool.text(), "inputSchema"),
         SchemaForm::PlainArguments,
     );
-    let mut value = json!({"name": &*tool.provider_name});
-    if let Some(text) = ToolText::of(&tool.definition).with_note(schema.note) {
+    let mut value = json!({"name": tool.provider_name()});
+    if let Some(text) = ToolText::of(tool.text()).with_note(schema.note) {
         value["description"] = text.into();
     }
     value["input_schema"] = schema.schema;
-    if tool.loading == Loading::Deferred {
-        value["defer_loading"] = true.into();
-    }
-    value
+    ProviderTool::new(&value, schema.originals)
 }
 
 /// Returns the search facility; `None` if riglm searches and its search tool is missing.
-pub(super) fn search_facility(mode: SearchMode, array: &ToolArray) -> Option<Value> {
-    match mode {
-        SearchMode::Riglm => array.search().map(tool),
-        SearchMode::Bm25 => Some(json!({
-            "type": "tool_search_tool_bm25_20251119", "name": "tool_search_tool_bm25"})),
-        SearchMode::Regex => Some(json!({
-            "type": "tool_search_tool_regex_20251119", "name": "tool_search_tool_regex"})),
-        SearchMode::Hosted => None,
-    }
+pub(super) fn search_facility(mode: SearchMode, array: &ToolArray) -> Option<Cow<'_, RawValue>> {
+    let facility = match mode {
+        SearchMode::Riglm => {
+            let search = array.search();
+            return search.map(|tool| tool.for_provider(Provider::Anthropic));
+        }
+        SearchMode::Bm25 => json!({
+            "type": "tool_search_tool_bm25_20251119", "name": BM25_SEARCH}),
+        SearchMode::Regex => json!({
+            "type": "tool_search_tool_regex_20251119", "name": REGEX_SEARCH}),
+        SearchMode::Hosted => return None,
+    };
+    to_raw_value(&facility).ok().map(Cow::Owned)
 }
 
 /// Returns the block in a JSON text; `None` if it asks for no tool of the agent.
@@ -80,22 +87,39 @@ pub(super) fn read_block(block: &RawValue) -> Result<Option<ToolBlock>, BlockErr
     }))
 }
 
-/// Returns the arguments of a call with the names that the server knows.
-pub(super) fn server_arguments(tool: &AgentTool, arguments: &str) -> String {
-    let schema = provider_schema(
-        member(&tool.definition, "inputSchema"),
-        SchemaForm::PlainArguments,
-    );
-    if schema.arguments.is_empty() {
-        return arguments.to_owned();
+/// Returns the arguments of a call with the names that the server knows. Of two values for one
+/// argument the last one counts, as for parsers.
+pub(super) fn server_arguments<'a>(tool: &AgentTool, arguments: &'a str) -> Cow<'a, str> {
+    let originals = tool.definition.for_provider(Provider::Anthropic);
+    let originals = originals.originals();
+    let has_changed = |name: &str| originals.contains_key(name);
+    if originals.is_empty() || !members(arguments).any(|(name, _)| has_changed(&name)) {
+        return arguments.into();
     }
-    let mut renamed = "{}".to_owned();
+    // One pass, because a model may be made to send very many arguments.
+    let mut renamed: Vec<(Cow<'_, str>, &str)> = Vec::new();
+    let mut places: HashMap<Cow<'_, str>, usize> = HashMap::new();
     for (name, value) in members(arguments) {
-        let known = schema.arguments.iter().find(|it| it.provider == name);
-        let name = known.map_or(name.as_ref(), |it| it.original.as_str());
-        renamed = with_member(&renamed, name, value);
+        let name = originals
+            .get(&*name)
+            .map_or(name, |original| original.as_str().into());
+        match places.entry(name) {
+            Entry::Occupied(place) => renamed[*place.get()].1 = value,
+            Entry::Vacant(place) => {
+                renamed.push((place.key().clone(), value));
+                place.insert(renamed.len() - 1);
+            }
+        }
     }
-    renamed
+    let mut text = String::with_capacity(arguments.len());
+    for (name, value) in renamed {
+        text.push(if text.is_empty() { '{' } else { ',' });
+        text.push_str(&Value::from(name).to_string());
+        text.push(':');
+        text.push_str(value);
+    }
+    text.push('}');
+    text.into()
 }
 
 /// Returns the `tool_result` block of a block.
@@ -122,7 +146,7 @@ pub(super) fn references(found: &FoundTools, array: &ToolArray) -> Vec<Value> {
     let references: Vec<Value> = tools
         .iter()
         .filter(|tool| tool.loading == Loading::Deferred)
-        .map(|tool| json!({"type": "tool_reference", "tool_name": &*tool.provider_name}))
+        .map(|tool| json!({"type": "tool_reference", "tool_name": tool.provider_name()}))
         .collect();
     if !references.is_empty() {
         return references;
@@ -130,7 +154,7 @@ pub(super) fn references(found: &FoundTools, array: &ToolArray) -> Vec<Value> {
     if tools.is_empty() {
         return content(&found.output);
     }
-    let names: Vec<&str> = tools.iter().map(|tool| &*tool.provider_name).collect();
+    let names: Vec<&str> = tools.iter().map(|tool| tool.provider_name()).collect();
     let text = format!(
         "These tools fit, and you have them already: {}.",
         names.join(", ")
@@ -151,24 +175,24 @@ fn content(output: &ToolOutput) -> Vec<Value> {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::HashSet;
+
     use riglm_app::proxy::OwnToolNames;
 
-    use super::super::tool_array::ListedTool;
+    use super::super::definitions::Definitions;
     use super::*;
 
     fn array() -> ToolArray {
-        let tool = |name: &str, is_marked| ListedTool {
-            name: name.to_owned(),
-            definition: format!(
+        let tool = |name: &str| {
+            let text = format!(
                 r#"{{"name":"{name}","inputSchema":{{"properties":{{"$top":{{}},"b":{{}}}}}}}}"#
-            )
-            .into(),
-            is_marked,
+            );
+            Definitions::default().share(&text).unwrap()
         };
-        let mut array = ToolArray::default();
-        let listed = vec![tool("loaded", true), tool("de/ferred", false)];
-        array.update(listed, &OwnToolNames::default(), |_| false);
-        array
+        let listed = vec![tool("loaded"), tool("de/ferred")];
+        let chosen = HashSet::from(["loaded".to_owned()]);
+        let own = OwnToolNames::default();
+        ToolArray::default().with_list(listed, &own, Some(&chosen), |_| false)
     }
 
     fn block() -> ToolBlock {
@@ -193,6 +217,35 @@ mod tests {
     }
 
     #[test]
+    fn the_last_of_two_values_for_one_argument_counts() {
+        let array = array();
+        let tool = array.by_name("loaded").unwrap();
+        let changed = super::super::names::argument_name("$top").into_owned();
+        let arguments = format!(r#"{{"$top":1,"{changed}":2,"c":3,"{changed}":4}}"#);
+        assert_eq!(
+            server_arguments(tool, &arguments),
+            r#"{"$top":4,"c":3}"#.to_owned()
+        );
+        let unchanged = r#"{"c":3, "c":4}"#;
+        assert!(matches!(
+            server_arguments(tool, unchanged),
+            Cow::Borrowed(same) if same == unchanged
+        ));
+    }
+
+    #[test]
+    fn very_many_arguments_take_one_pass() {
+        let array = array();
+        let tool = array.by_name("loaded").unwrap();
+        let changed = super::super::names::argument_name("$top").into_owned();
+        // With an edit for each argument, these would be a hundred billion bytes.
+        let more: Vec<String> = (0..300_000).map(|n| format!(r#","{n}":0"#)).collect();
+        let more = more.concat();
+        let renamed = server_arguments(tool, &format!(r#"{{"{changed}":1{more}}}"#)).into_owned();
+        assert_eq!(renamed, format!(r#"{{"$top":1{more}}}"#));
+    }
+
+    #[test]
     fn only_deferred_tools_are_referred_to() {
         let array = array();
         let found = |names: &[&str]| {
@@ -201,7 +254,7 @@ mod tests {
             let outcome = Outcome::Found(FoundTools { names, output });
             result(&block(), &outcome, &array)["content"].clone()
         };
-        let deferred = &*array.by_name("de/ferred").unwrap().provider_name;
+        let deferred = array.by_name("de/ferred").unwrap().provider_name();
         let reference = json!([{"type": "tool_reference", "tool_name": deferred}]);
         assert_eq!(found(&["loaded", "de/ferred", "hidden"]), reference);
         let text = found(&["loaded"]).to_string();

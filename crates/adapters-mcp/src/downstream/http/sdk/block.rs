@@ -5,6 +5,8 @@ use serde_json::value::RawValue;
 
 use super::content::ToolOutput;
 
+/// The id of a search that came without a block.
+pub(super) const NO_ID: &str = "";
 /// The maximum number of blocks of one request.
 pub(super) const MAX_BLOCKS: usize = 128;
 
@@ -53,7 +55,7 @@ pub(super) enum RequestForm {
 pub(super) enum Outcome {
     /// The output of a call.
     Output(ToolOutput),
-    /// The found tools, by their names for the provider, and the text of the answer.
+    /// The found tools, and the text of the answer.
     Found(FoundTools),
 }
 

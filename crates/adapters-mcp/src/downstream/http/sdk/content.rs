@@ -8,10 +8,13 @@ const IMAGES: [&str; 4] = ["image/jpeg", "image/png", "image/gif", "image/webp"]
 /// The type of documents that all providers accept.
 const PDF: &str = "application/pdf";
 
+/// The text of an error without one. Providers refuse blank texts, and errors without any content.
+const NO_REASON: &str = "The tool failed and gave no reason.";
+
 /// The result of a tool call for a model.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct ToolOutput {
-    /// The parts of the result, in order. No text is empty.
+    /// The parts of the result, in order. No text is blank. An error has at least one part.
     pub(super) parts: Vec<OutputPart>,
     /// Whether the call failed.
     pub(super) is_error: bool,
@@ -66,10 +69,19 @@ struct ContentItem {
 impl ToolOutput {
     /// Returns the output of a failed call.
     pub(super) fn failure(text: impl Into<String>) -> Self {
-        Self {
-            parts: vec![OutputPart::Text(text.into())],
+        let output = Self {
+            parts: text_part(text.into()).into_iter().collect(),
             is_error: true,
+        };
+        output.with_reason()
+    }
+
+    /// Returns the output with a text if it is an error without any.
+    fn with_reason(mut self) -> Self {
+        if self.is_error && self.parts.is_empty() {
+            self.parts.push(OutputPart::Text(NO_REASON.to_owned()));
         }
+        self
     }
 
     /// Reads the JSON text of the result of `tools/call`. Structured content becomes a text if the
@@ -83,10 +95,11 @@ impl ToolOutput {
         if let Some(structured) = result.structured_content.filter(|_| !has_text) {
             parts.push(OutputPart::Text(structured.get().to_owned()));
         }
-        Self {
+        let output = Self {
             parts,
             is_error: result.is_error,
-        }
+        };
+        output.with_reason()
     }
 
     /// Returns the texts of the output, separated by blank lines.
@@ -99,7 +112,12 @@ impl ToolOutput {
     }
 }
 
-/// Returns the part for an item of `content`; `None` for an empty text.
+/// Returns the part for a text; `None` if it is blank.
+fn text_part(text: String) -> Option<OutputPart> {
+    (!text.trim().is_empty()).then_some(OutputPart::Text(text))
+}
+
+/// Returns the part for an item of `content`; `None` for a blank text.
 fn part(item: &RawValue) -> Option<OutputPart> {
     let Ok(item) = serde_json::from_str::<ContentItem>(item.get()) else {
         return Some(OutputPart::Text("[content that cannot be read]".to_owned()));
@@ -119,7 +137,7 @@ fn part(item: &RawValue) -> Option<OutputPart> {
         },
         (other, _) => format!("[content of the unknown type {other:?}]"),
     };
-    (!text.is_empty()).then_some(OutputPart::Text(text))
+    text_part(text)
 }
 
 /// Returns the part for a file; a text about it if providers do not accept its type.
@@ -166,7 +184,7 @@ mod tests {
     #[test]
     fn every_kind_of_content_has_a_part() {
         let result = r#"{"content":[
-            {"type":"text","text":"a"},{"type":"text","text":""},
+            {"type":"text","text":"a"},{"type":"text","text":""},{"type":"text","text":" \n"},
             {"type":"resource_link","uri":"file:///x","name":"x","mimeType":"text/plain"},
             {"type":"resource","resource":{"uri":"file:///y","text":"b"}},
             {"type":"audio","mimeType":"audio/wav","data":"AAAA"},
@@ -210,5 +228,19 @@ mod tests {
         assert_eq!(output, ToolOutput::failure("no"));
         assert!(ToolOutput::read("7").is_error);
         assert_eq!(ToolOutput::read("{}"), ToolOutput::default());
+    }
+
+    #[test]
+    fn an_error_always_has_a_text() {
+        let reason = ToolOutput::failure(NO_REASON);
+        for result in [
+            r#"{"isError":true}"#,
+            r#"{"isError":true,"content":[{"type":"text","text":"\t "}]}"#,
+        ] {
+            assert_eq!(ToolOutput::read(result), reason);
+        }
+        assert_eq!(ToolOutput::failure(" "), reason);
+        let structured = ToolOutput::read(r#"{"isError":true,"structuredContent":{"c":1}}"#);
+        assert_eq!(structured, ToolOutput::failure(r#"{"c":1}"#));
     }
 }

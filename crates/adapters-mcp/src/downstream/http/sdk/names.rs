@@ -2,7 +2,8 @@
 //!
 //! A name that a provider accepts stays as it is. Any other name becomes its accepted characters,
 //! `-x`, and 16 hexadecimal digits of its SHA-256. A name that already has this form is changed too,
-//! so two different names never become the same one, whatever other tools there are.
+//! so two different names never become the same one, whatever other tools there are. So is the name
+//! of a search of a provider.
 
 use std::borrow::Cow;
 
@@ -14,6 +15,9 @@ const MAX_CHARS: usize = 64;
 const MARK: &str = "-x";
 /// The number of hexadecimal digits of a changed name.
 const N_DIGITS: usize = 16;
+/// The names of the searches of Anthropic. A tool with such a name would make two tools of one name.
+pub(super) const BM25_SEARCH: &str = "tool_search_tool_bm25";
+pub(super) const REGEX_SEARCH: &str = "tool_search_tool_regex";
 
 /// Returns the name of a tool for providers: at most 64 characters of `A-Z`, `a-z`, `0-9`, `_` and
 /// `-`.
@@ -46,7 +50,8 @@ pub(super) fn is_changed(name: &str) -> bool {
 
 fn safe(name: &str, is_accepted: impl Fn(char) -> bool) -> Cow<'_, str> {
     let is_safe = !name.is_empty() && name.len() <= MAX_CHARS && name.chars().all(&is_accepted);
-    if is_safe && !is_changed(name) {
+    let is_reserved = matches!(name, BM25_SEARCH | REGEX_SEARCH);
+    if is_safe && !is_reserved && !is_changed(name) {
         return name.into();
     }
     let accepted = |c| if is_accepted(c) { c } else { '_' };
@@ -69,7 +74,7 @@ mod tests {
     fn accepted_names_stay_and_others_become_accepted_ones() {
         assert_eq!(tool_name("files__read_file-2"), "files__read_file-2");
         let long = "x".repeat(65);
-        let names = ["", "a/b", "a.b", "größe", "a b", &long];
+        let names = ["", "a/b", "a.b", "größe", "a b", &long, BM25_SEARCH];
         let mut seen = HashSet::new();
         for name in names {
             let changed = tool_name(name);

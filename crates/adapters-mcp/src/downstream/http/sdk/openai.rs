@@ -1,51 +1,53 @@
 //! The format of the Responses API of `OpenAI`: functions with `defer_loading`, the items
 //! `function_call` and `tool_search_call`, and their outputs.
 
+use std::borrow::Cow;
+
 use riglm_domain::mcp::edit::member;
 use serde::Deserialize;
-use serde_json::value::RawValue;
+use serde_json::value::{RawValue, to_raw_value};
 use serde_json::{Value, json};
 
 use super::block::{BlockError, BlockKind, FoundTools, Outcome, ToolBlock};
 use super::content::{OutputPart, ToolOutput};
-use super::provider::{SearchMode, ToolText};
+use super::definitions::{ProviderTool, ToolDefinition};
+use super::provider::{Provider, SearchMode, ToolText};
 use super::schema::{SchemaForm, provider_schema};
 use super::tool_array::{AgentTool, Loading, ToolArray};
 
 /// Returns a tool in the format of the provider.
-pub(super) fn tool(tool: &AgentTool) -> Value {
+pub(super) fn convert(tool: &ToolDefinition) -> ProviderTool {
     let schema = provider_schema(
-        member(&tool.definition, "inputSchema"),
+        member(tool.text(), "inputSchema"),
         SchemaForm::ArraysWithItems,
     );
-    let mut value = json!({"type": "function", "name": &*tool.provider_name});
-    if let Some(text) = ToolText::of(&tool.definition).with_note(schema.note) {
+    let mut value = json!({"type": "function", "name": tool.provider_name()});
+    if let Some(text) = ToolText::of(tool.text()).with_note(schema.note) {
         value["description"] = text.into();
     }
     value["parameters"] = schema.schema;
     // Strict mode accepts few schemas. The server checks the arguments.
     value["strict"] = false.into();
-    if tool.loading == Loading::Deferred {
-        value["defer_loading"] = true.into();
-    }
-    value
+    ProviderTool::new(&value, schema.originals)
 }
 
 /// Returns the search facility; `None` if riglm searches and its search tool is missing.
-pub(super) fn search_facility(mode: SearchMode, array: &ToolArray) -> Option<Value> {
-    match mode {
-        SearchMode::Riglm => array.search().map(|tool| {
-            let schema = provider_schema(
-                member(&tool.definition, "inputSchema"),
-                SchemaForm::ArraysWithItems,
-            );
+pub(super) fn search_facility(mode: SearchMode, array: &ToolArray) -> Option<Cow<'_, RawValue>> {
+    let facility = match mode {
+        SearchMode::Riglm => {
+            let function = value_of(array.search()?);
             json!({"type": "tool_search", "execution": "client",
-                "description": ToolText::of(&tool.definition).with_note(None),
-                "parameters": schema.schema})
-        }),
-        SearchMode::Hosted => Some(json!({"type": "tool_search"})),
-        SearchMode::Bm25 | SearchMode::Regex => None,
-    }
+                "description": function["description"], "parameters": function["parameters"]})
+        }
+        SearchMode::Hosted => json!({"type": "tool_search"}),
+        SearchMode::Bm25 | SearchMode::Regex => return None,
+    };
+    to_raw_value(&facility).ok().map(Cow::Owned)
+}
+
+fn value_of(tool: &AgentTool) -> Value {
+    let text = tool.for_provider(Provider::OpenAi);
+    serde_json::from_str(text.get()).unwrap_or_default()
 }
 
 /// Returns the item in a JSON text; `None` if it asks for no tool of the agent.
@@ -122,7 +124,7 @@ pub(super) fn result(block: &ToolBlock, outcome: &Outcome, array: &ToolArray) ->
 pub(super) fn definitions(found: &FoundTools, array: &ToolArray) -> Vec<Value> {
     let tools = found.names.iter().filter_map(|name| array.by_name(name));
     let deferred = tools.filter(|tool| tool.loading == Loading::Deferred);
-    deferred.map(tool).collect()
+    deferred.map(value_of).collect()
 }
 
 /// Returns the output of a function: a text, or an array if it has files. The format has no mark for

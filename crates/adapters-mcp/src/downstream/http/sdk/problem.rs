@@ -2,7 +2,7 @@
 
 use axum::body::Body;
 use axum::response::{IntoResponse, Response};
-use http::{HeaderValue, StatusCode, header};
+use http::{HeaderValue, Method, StatusCode, header};
 use riglm_domain::mcp::rpc_error::{RpcError, RpcErrorCode};
 use serde_json::json;
 
@@ -16,8 +16,8 @@ use super::session::RequestError;
 pub(super) struct Problem {
     status: StatusCode,
     detail: String,
-    /// The methods that the address has, if the method was wrong.
-    allowed: Option<&'static str>,
+    /// The method that the address has, if another one was used.
+    allowed: Option<Method>,
 }
 
 impl Problem {
@@ -36,13 +36,11 @@ impl Problem {
     }
 
     /// Returns the problem of a method that the address does not have.
-    pub(super) fn method(allowed: &'static str) -> Self {
+    pub(super) fn method(allowed: Method) -> Self {
+        let text = format!("this address has only {allowed}");
         Self {
             allowed: Some(allowed),
-            ..Self::new(
-                StatusCode::METHOD_NOT_ALLOWED,
-                format!("this address has only {allowed}"),
-            )
+            ..Self::new(StatusCode::METHOD_NOT_ALLOWED, text)
         }
     }
 }
@@ -67,18 +65,23 @@ impl From<RpcError> for Problem {
 
 impl From<RequestError> for Problem {
     fn from(error: RequestError) -> Self {
-        let is = |code: RpcErrorCode| error.code == Some(code.code());
-        let status = if is(RpcErrorCode::UpstreamTimeout) {
-            StatusCode::GATEWAY_TIMEOUT
-        } else if is(RpcErrorCode::LimitReached)
-            || is(RpcErrorCode::UpstreamUnavailable)
-            || is(RpcErrorCode::SessionNotFound)
-        {
-            StatusCode::SERVICE_UNAVAILABLE
-        } else if error.code.is_none() {
-            StatusCode::GATEWAY_TIMEOUT
-        } else {
-            StatusCode::BAD_GATEWAY
+        // The errors of riglm itself that say more than that the server failed.
+        let own = [
+            RpcErrorCode::UpstreamTimeout,
+            RpcErrorCode::LimitReached,
+            RpcErrorCode::UpstreamUnavailable,
+            RpcErrorCode::RecordingUnavailable,
+        ];
+        let status = match error.code {
+            None => StatusCode::GATEWAY_TIMEOUT,
+            // The next request opens another session.
+            Some(code) if code == RpcErrorCode::SessionNotFound.code() => {
+                StatusCode::SERVICE_UNAVAILABLE
+            }
+            Some(code) => own
+                .into_iter()
+                .find(|own| own.code() == code)
+                .map_or(StatusCode::BAD_GATEWAY, reply::status_of),
         };
         Self::new(status, error.message)
     }
@@ -107,8 +110,10 @@ impl IntoResponse for Problem {
             }
             _ => {}
         }
-        if let Some(allowed) = self.allowed {
-            set(header::ALLOW, allowed);
+        if let Some(allowed) = self.allowed
+            && let Ok(allowed) = HeaderValue::try_from(allowed.as_str())
+        {
+            response.headers_mut().insert(header::ALLOW, allowed);
         }
         response
     }

@@ -1,11 +1,14 @@
 //! The providers, their ways to search, and the texts that all of them show.
 
+use std::borrow::Cow;
+
 use riglm_domain::mcp::edit::member;
 use riglm_domain::mcp::scan::unescape;
 use serde_json::value::RawValue;
 use serde_json::{Map, Value, json};
 
 use super::block::{BlockError, FoundTools, Outcome, ToolBlock};
+use super::definitions::{ProviderTool, ToolDefinition};
 use super::tool_array::{AgentTool, ToolArray};
 use super::{anthropic, openai};
 
@@ -89,15 +92,19 @@ impl Provider {
     }
 
     /// Returns a tool in the format of the provider.
-    pub(super) fn tool(self, tool: &AgentTool) -> Value {
+    pub(super) fn convert(self, tool: &ToolDefinition) -> ProviderTool {
         match self {
-            Self::Anthropic => anthropic::tool(tool),
-            Self::OpenAi => openai::tool(tool),
+            Self::Anthropic => anthropic::convert(tool),
+            Self::OpenAi => openai::convert(tool),
         }
     }
 
     /// Returns the entry of the search; `None` if the mode is not available.
-    pub(super) fn search_facility(self, mode: SearchMode, array: &ToolArray) -> Option<Value> {
+    pub(super) fn search_facility(
+        self,
+        mode: SearchMode,
+        array: &ToolArray,
+    ) -> Option<Cow<'_, RawValue>> {
         match self {
             Self::Anthropic => anthropic::search_facility(mode, array),
             Self::OpenAi => openai::search_facility(mode, array),
@@ -117,10 +124,10 @@ impl Provider {
     }
 
     /// Returns the arguments of a call with the names that the server knows.
-    pub(super) fn server_arguments(self, tool: &AgentTool, arguments: &str) -> String {
+    pub(super) fn server_arguments<'a>(self, tool: &AgentTool, arguments: &'a str) -> Cow<'a, str> {
         match self {
             Self::Anthropic => anthropic::server_arguments(tool, arguments),
-            Self::OpenAi => arguments.to_owned(),
+            Self::OpenAi => arguments.into(),
         }
     }
 
@@ -145,8 +152,8 @@ impl Provider {
 pub(super) fn changed_names(array: &ToolArray) -> Map<String, Value> {
     let tools = array.tools().iter().chain(array.search());
     tools
-        .filter(|tool| tool.name != tool.provider_name)
-        .map(|tool| (tool.provider_name.to_string(), (*tool.name).into()))
+        .filter(|tool| tool.name() != tool.provider_name())
+        .map(|tool| (tool.provider_name().to_owned(), tool.name().into()))
         .collect()
 }
 

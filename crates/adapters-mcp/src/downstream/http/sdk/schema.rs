@@ -2,8 +2,12 @@
 //!
 //! A provider refuses a whole request if one of its tools has a schema that it does not accept. So
 //! each schema becomes an object without alternatives at its top level. What is lost is told to the
-//! model in the description, and the server still checks the arguments.
+//! model in the description, and the server still checks the arguments. So is a schema that is
+//! nested too deeply: a provider might refuse it, and with it all other tools.
 
+use std::collections::HashMap;
+
+use riglm_domain::mcp::scan::is_deeper_than;
 use serde_json::{Map, Value, json};
 
 use super::names::argument_name;
@@ -12,8 +16,11 @@ use super::names::argument_name;
 const ALTERNATIVES: [&str; 5] = ["allOf", "anyOf", "oneOf", "not", "enum"];
 /// The maximum length of the refused part of a schema that a description repeats, in bytes.
 const MAX_NOTE_BYTES: usize = 2_000;
-/// Keywords whose values are data, not schemas.
-const DATA: [&str; 4] = ["const", "default", "enum", "examples"];
+/// The maximum depth of a schema.
+const MAX_DEPTH: usize = 100;
+/// The note on a schema that is left out.
+const LEFT_OUT: &str = "The schema of the arguments is not shown, because it is nested too deeply or \
+                        cannot be read. The errors of the tool name the arguments.";
 
 /// The form of schemas that a provider accepts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -31,25 +38,17 @@ pub(super) struct ProviderSchema {
     pub(super) schema: Value,
     /// A sentence for the description, about rules that the schema does not have.
     pub(super) note: Option<String>,
-    /// The names of arguments that differ.
-    pub(super) arguments: Vec<RenamedArgument>,
-}
-
-/// An argument whose name differs for the provider.
-#[derive(Debug, PartialEq, Eq)]
-pub(super) struct RenamedArgument {
-    /// Its name for the provider.
-    pub(super) provider: String,
-    /// Its name in the schema of the server.
-    pub(super) original: String,
+    /// The names of arguments that differ: for the provider, and in the schema of the server.
+    pub(super) originals: HashMap<String, String>,
 }
 
 /// Returns the schema of a tool, as JSON text, in the form of a provider.
 pub(super) fn provider_schema(schema: Option<&str>, form: SchemaForm) -> ProviderSchema {
-    let parsed = schema.and_then(|text| serde_json::from_str(text).ok());
-    let mut object = match parsed {
-        Some(Value::Object(object)) => object,
-        _ => Map::new(),
+    let (mut object, is_left_out) = match schema.map(read) {
+        Some(Some(Value::Object(object))) => (object, false),
+        Some(None) => (Map::new(), true),
+        // Without arguments, or with any.
+        _ => (Map::new(), false),
     };
     // Providers read schemas by their own draft.
     object.shift_remove("$schema");
@@ -62,16 +61,28 @@ pub(super) fn provider_schema(schema: Option<&str>, form: SchemaForm) -> Provide
         object.insert("properties".into(), json!({}));
     }
     merge_alternatives(&mut object, &refused);
-    let mut arguments = Vec::new();
+    let mut originals = HashMap::new();
     match form {
-        SchemaForm::PlainArguments => arguments = rename_arguments(&mut object),
-        SchemaForm::ArraysWithItems => object.values_mut().for_each(add_items),
+        SchemaForm::PlainArguments => originals = rename_arguments(&mut object),
+        SchemaForm::ArraysWithItems => add_items_inside(&mut object),
     }
+    let note = if is_left_out {
+        Some(LEFT_OUT.to_owned())
+    } else {
+        note(&refused)
+    };
     ProviderSchema {
         schema: Value::Object(object),
-        note: note(&refused),
-        arguments,
+        note,
+        originals,
     }
+}
+
+/// Returns the value of a JSON text; `None` if it is nested too deeply, or has numbers that are too
+/// large.
+fn read(text: &str) -> Option<Value> {
+    let is_flat = !is_deeper_than(text.as_bytes(), MAX_DEPTH);
+    is_flat.then(|| serde_json::from_str(text).ok()).flatten()
 }
 
 /// Adds the arguments of the alternatives to those of the schema, so that the model knows them.
@@ -108,17 +119,17 @@ fn note(refused: &Map<String, Value>) -> Option<String> {
 }
 
 /// Renames the arguments whose names the provider does not accept.
-fn rename_arguments(object: &mut Map<String, Value>) -> Vec<RenamedArgument> {
+fn rename_arguments(object: &mut Map<String, Value>) -> HashMap<String, String> {
     let Some(Value::Object(properties)) = object.get_mut("properties") else {
-        return Vec::new();
+        return HashMap::new();
     };
-    let mut renamed = Vec::new();
+    let mut renamed = HashMap::new();
     let names = std::mem::take(properties);
     for (original, schema) in names {
         let provider = argument_name(&original).into_owned();
         properties.insert(provider.clone(), schema);
         if provider != original {
-            renamed.push(RenamedArgument { provider, original });
+            renamed.insert(provider, original);
         }
     }
     if let Some(Value::Array(required)) = object.get_mut("required") {
@@ -133,24 +144,50 @@ fn rename_arguments(object: &mut Map<String, Value>) -> Vec<RenamedArgument> {
 
 /// Adds `items` to each array schema without them.
 fn add_items(schema: &mut Value) {
-    match schema {
-        Value::Object(object) => {
-            let is_array = match object.get("type") {
-                Some(Value::String(kind)) => kind == "array",
-                Some(Value::Array(kinds)) => kinds.iter().any(|kind| kind == "array"),
-                _ => false,
-            };
-            if is_array && !object.contains_key("items") {
-                object.insert("items".into(), json!({}));
+    let Value::Object(object) = schema else {
+        return;
+    };
+    let is_array = match object.get("type") {
+        Some(Value::String(kind)) => kind == "array",
+        Some(Value::Array(kinds)) => kinds.iter().any(|kind| kind == "array"),
+        _ => false,
+    };
+    if is_array && !object.contains_key("items") {
+        object.insert("items".into(), json!({}));
+    }
+    add_items_inside(object);
+}
+
+/// Adds `items` to each array schema inside a schema. All other values are data, among them
+/// examples and defaults, or the names of arguments.
+fn add_items_inside(schema: &mut Map<String, Value>) {
+    for (keyword, value) in schema {
+        match (keyword.as_str(), value) {
+            (
+                "additionalItems"
+                | "additionalProperties"
+                | "contains"
+                | "contentSchema"
+                | "else"
+                | "if"
+                | "items"
+                | "not"
+                | "propertyNames"
+                | "then"
+                | "unevaluatedItems"
+                | "unevaluatedProperties",
+                one @ Value::Object(_),
+            ) => add_items(one),
+            ("allOf" | "anyOf" | "items" | "oneOf" | "prefixItems", Value::Array(schemas)) => {
+                schemas.iter_mut().for_each(add_items);
             }
-            for (key, value) in object {
-                if !DATA.contains(&key.as_str()) {
-                    add_items(value);
-                }
-            }
+            (
+                "$defs" | "definitions" | "dependencies" | "dependentSchemas" | "patternProperties"
+                | "properties",
+                Value::Object(by_name),
+            ) => by_name.values_mut().for_each(add_items),
+            _ => {}
         }
-        Value::Array(schemas) => schemas.iter_mut().for_each(add_items),
-        _ => {}
     }
 }
 
@@ -168,7 +205,7 @@ mod tests {
         for form in [SchemaForm::PlainArguments, SchemaForm::ArraysWithItems] {
             let adapted = schema(text, form);
             assert_eq!(adapted.schema.to_string(), text);
-            assert_eq!((adapted.note, adapted.arguments), (None, vec![]));
+            assert_eq!((adapted.note, adapted.originals), (None, HashMap::new()));
             let empty = json!({"type": "object", "properties": {}});
             assert_eq!(provider_schema(None, form).schema, empty);
             assert_eq!(schema("true", form).schema, empty);
@@ -196,10 +233,9 @@ mod tests {
     fn odd_names_of_arguments_are_changed_only_where_needed() {
         let text = r#"{"type":"object","properties":{"$top":{"type":"array"},"b":{}},"required":["$top"]}"#;
         let adapted = schema(text, SchemaForm::PlainArguments);
-        let [RenamedArgument { provider, original }] = &adapted.arguments[..] else {
-            panic!("{:?}", adapted.arguments);
-        };
-        assert_eq!(original, "$top");
+        let provider = &argument_name("$top").into_owned();
+        let originals = HashMap::from([(provider.clone(), "$top".to_owned())]);
+        assert_eq!(adapted.originals, originals);
         assert_eq!(adapted.schema["required"], json!([provider]));
         assert_eq!(
             adapted.schema["properties"][provider],
@@ -210,17 +246,59 @@ mod tests {
             adapted.schema["properties"]["$top"],
             json!({"type": "array", "items": {}})
         );
-        assert_eq!(adapted.arguments, []);
+        assert_eq!(adapted.originals, HashMap::new());
+    }
+
+    #[test]
+    fn arrays_get_items_wherever_a_schema_can_stand() {
+        let array = json!({"type": ["array", "null"]});
+        let with_items = json!({"type": ["array", "null"], "items": {}});
+        let of = |array: &Value| {
+            let lists = json!([array, true]);
+            let named = json!({"default": array, "type": array, "x": ["x"]});
+            json!({"type": "object",
+                "properties": {"a": {
+                    "items": array, "additionalProperties": array, "not": array, "if": array,
+                    "anyOf": lists, "prefixItems": lists, "patternProperties": named,
+                    "dependentSchemas": named, "properties": named, "const": {"items": {}}}},
+                "$defs": named, "additionalProperties": array})
+        };
+        let text = of(&array).to_string();
+        let adapted = schema(&text, SchemaForm::ArraysWithItems);
+        assert_eq!(adapted.schema, of(&with_items));
     }
 
     #[test]
     fn data_in_schemas_is_no_schema() {
-        let text = r#"{"properties":{"a":{"default":{"type":"array"},"anyOf":[{"type":["array","null"]}]}}}"#;
-        let adapted = schema(text, SchemaForm::ArraysWithItems).schema;
-        assert_eq!(
-            adapted["properties"]["a"]["default"],
-            json!({"type": "array"})
-        );
-        assert_eq!(adapted["properties"]["a"]["anyOf"][0]["items"], json!({}));
+        let data = json!({"type": "array", "properties": {"x": {"type": "array"}}});
+        let text = json!({"type": "object", "properties": {
+                "a": {"default": data, "enum": [data], "const": data, "examples": [data],
+                    "x-vendor": data, "required": ["a"]}},
+            "default": data, "examples": [data], "required": ["a"]});
+        let adapted = schema(&text.to_string(), SchemaForm::ArraysWithItems);
+        assert_eq!((adapted.schema, adapted.note), (text, None));
+    }
+
+    #[test]
+    fn a_schema_that_is_too_deep_is_left_out_with_a_note() {
+        let nested = |n: usize| {
+            let (open, close) = (r#"{"properties":{"a":"#.repeat(n), "}}".repeat(n));
+            format!("{open}{{}}{close}")
+        };
+        for form in [SchemaForm::PlainArguments, SchemaForm::ArraysWithItems] {
+            let shown = schema(&nested(MAX_DEPTH / 2 - 1), form);
+            assert!(shown.schema["properties"]["a"].is_object());
+            assert_eq!(shown.note, None);
+            for text in [
+                nested(MAX_DEPTH / 2),
+                nested(10_000),
+                r#"{"maximum":1e999}"#.into(),
+            ] {
+                let left_out = schema(&text, form);
+                let empty = json!({"type": "object", "properties": {}});
+                assert_eq!(left_out.schema, empty);
+                assert_eq!(left_out.note.as_deref(), Some(LEFT_OUT));
+            }
+        }
     }
 }

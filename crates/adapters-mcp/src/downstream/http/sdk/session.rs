@@ -3,42 +3,50 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::Duration;
 
 use async_trait::async_trait;
-use riglm_app::proxy::{ClientSession, Proxy};
+use parking_lot::RwLock;
+use riglm_app::proxy::{ClientSession, ReservedMemory};
 use riglm_domain::mcp::edit::member;
 use riglm_domain::mcp::message::{Message, MessageKind, RequestId};
 use riglm_domain::mcp::method;
 use riglm_domain::mcp::protocol::Revision;
 use riglm_domain::mcp::request_hints::RequestHints;
-use riglm_domain::mcp::rpc_error::RpcErrorCode;
+use riglm_domain::mcp::rpc_error::{RpcError, RpcErrorCode};
 use riglm_domain::mcp::scan::unescape;
 use riglm_domain::mcp::trace_context::TraceContext;
 use riglm_ports::downstream::{ClientLink, Route};
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
+use serde_json::json;
 use serde_json::value::RawValue;
-use serde_json::{Value, json};
-use tokio::sync::{Mutex, OnceCell};
+use tokio::sync::{Mutex, MutexGuard, OnceCell, Semaphore};
 
+use super::definitions::{Definitions, ToolDefinition};
 use super::provider::Provider;
-use super::tool_array::{Definitions, ListedTool, ToolArray};
+use super::tool_array::ToolArray;
 use crate::downstream::http::memory_reservation::LinkSession;
-use crate::downstream::http::modern::{ModernLink, PendingCall};
+use crate::downstream::http::modern::{Answer, ModernLink, PendingCall};
 use crate::downstream::http::streamable;
 
-/// The mark of tools to load at once.
-const ALWAYS_LOAD: &str = "anthropic/alwaysLoad";
+/// The maximum number of answers to requests of servers that are on their way.
+const MAX_ANSWERS: usize = 16;
 /// The maximum number of pages of a list.
 const MAX_PAGES: usize = 1_000;
-/// The time after the deadline of a request until it counts as lost.
-const MARGIN: Duration = Duration::from_secs(5);
 
 /// The properties of an HTTP request that its messages carry.
 #[derive(Clone, Debug, Default)]
 pub(super) struct RequestProperties {
     pub(super) hints: RequestHints,
     pub(super) trace: Option<Arc<TraceContext>>,
+}
+
+/// The result of a request.
+#[derive(Debug)]
+pub(super) struct RequestResult {
+    /// Its JSON text.
+    pub(super) text: String,
+    /// The memory reservation of its size, to be kept as long as the text or what is made of it.
+    pub(super) room: Option<ReservedMemory>,
 }
 
 /// The reason why a request of an agent has no result.
@@ -58,24 +66,36 @@ impl RequestError {
     }
 }
 
+#[derive(Debug, Serialize)]
+struct Request<'a, P> {
+    jsonrpc: &'static str,
+    id: u64,
+    method: &'a str,
+    params: &'a P,
+}
+
+#[derive(Debug, Serialize)]
+struct ListParams<'a> {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    cursor: Option<&'a RawValue>,
+}
+
 /// The session of one agent.
 #[derive(Debug)]
 pub(super) struct AgentSession {
     session: Arc<ClientSession>,
     link: Arc<AgentLink>,
     provider: Provider,
-    /// The maximum duration of a request.
-    longest: Duration,
     next_id: AtomicU64,
     handshake: OnceCell<()>,
-    /// Locked while a list is taken over, so that answers have one order.
-    tools: Mutex<ToolArray>,
+    tools: RwLock<Arc<ToolArray>>,
+    /// Held while a list is fetched and taken over, so that lists have one order.
+    fetching: Mutex<()>,
     definitions: Arc<Definitions>,
 }
 
 impl AgentSession {
     pub(super) fn new(
-        proxy: &Proxy,
         session: Arc<ClientSession>,
         link: Arc<AgentLink>,
         provider: Provider,
@@ -87,22 +107,22 @@ impl AgentSession {
             session,
             link,
             provider,
-            longest: proxy.limits().call_timeout_max + MARGIN,
             next_id: AtomicU64::new(1),
             handshake: OnceCell::new(),
-            tools: Mutex::default(),
+            tools: RwLock::default(),
+            fetching: Mutex::default(),
             definitions,
         }
     }
 
-    /// Returns whether the session has ended.
-    pub(super) fn is_closed(&self) -> bool {
-        self.session.is_closed()
+    /// Returns the session of the proxy.
+    pub(super) fn session(&self) -> &Arc<ClientSession> {
+        &self.session
     }
 
-    /// Registers a request of the agent, so that the session is not idle.
-    pub(super) fn touch(&self) {
-        self.session.touch();
+    /// Returns the link that receives the answers to its requests.
+    pub(super) fn responses(&self) -> &ModernLink {
+        &self.link.responses
     }
 
     /// Makes the handshake, if it is not made yet. If it fails, the session ends.
@@ -140,10 +160,10 @@ impl AgentSession {
             "capabilities": {},
             "clientInfo": self.provider.client_info(),
         });
-        self.request(method::INITIALIZE, &params.to_string(), properties)
+        self.request(method::INITIALIZE, &params, properties)
             .await?;
-        let text = r#"{"jsonrpc":"2.0","method":"notifications/initialized"}"#;
-        let Ok(message) = Message::from_text(text.to_owned()) else {
+        let text = json!({"jsonrpc": "2.0", "method": method::NOTIFICATIONS_INITIALIZED});
+        let Ok(message) = Message::from_text(text.to_string()) else {
             return Ok(());
         };
         let sent = streamable::forward(Arc::clone(&self.session), message).await;
@@ -153,7 +173,7 @@ impl AgentSession {
         })
     }
 
-    /// Sends a request and returns the JSON text of its result. Dropping the future cancels it.
+    /// Sends a request and returns its result. Dropping the future cancels it.
     ///
     /// # Errors
     ///
@@ -161,12 +181,18 @@ impl AgentSession {
     pub(super) async fn request(
         &self,
         method: &str,
-        params: &str,
+        params: &impl Serialize,
         properties: &RequestProperties,
-    ) -> Result<String, RequestError> {
+    ) -> Result<RequestResult, RequestError> {
         let id = self.next_id.fetch_add(1, Ordering::Relaxed);
-        let method = Value::from(method);
-        let text = format!(r#"{{"jsonrpc":"2.0","id":{id},"method":{method},"params":{params}}}"#);
+        let request = Request {
+            jsonrpc: "2.0",
+            id,
+            method,
+            params,
+        };
+        let text = serde_json::to_string(&request)
+            .map_err(|_| RequestError::without_answer("the request cannot be written"))?;
         let message = Message::from_text(text).map_err(|error| RequestError {
             code: Some(RpcErrorCode::InvalidRequest.code()),
             message: error.to_string(),
@@ -180,12 +206,14 @@ impl AgentSession {
                 code: Some(RpcErrorCode::SessionNotFound.code()),
                 message: "the session has ended; send the request again".to_owned(),
             })?;
-        let answer = tokio::time::timeout(self.longest, call.complete(message)).await;
+        let answer =
+            tokio::time::timeout(self.link.responses.patience(), call.complete(message)).await;
         let answer = answer
             .ok()
             .flatten()
             .ok_or_else(|| RequestError::without_answer("the request was not answered"))?;
-        read_answer(&answer)
+        let Answer { data, room } = answer;
+        read_answer(&data).map(|text| RequestResult { text, room })
     }
 
     /// Takes over the current list and returns the tools of the agent.
@@ -196,10 +224,9 @@ impl AgentSession {
     pub(super) async fn list(
         &self,
         properties: &RequestProperties,
-    ) -> Result<tokio::sync::MutexGuard<'_, ToolArray>, RequestError> {
-        let mut tools = self.tools.lock().await;
-        self.take_over(&mut tools, properties).await?;
-        Ok(tools)
+    ) -> Result<Arc<ToolArray>, RequestError> {
+        let fetching = self.fetching.lock().await;
+        self.take_over(&fetching, properties).await
     }
 
     /// Returns the tools of the agent as it got them last, or the current ones if it got none.
@@ -210,19 +237,42 @@ impl AgentSession {
     pub(super) async fn known_tools(
         &self,
         properties: &RequestProperties,
-    ) -> Result<tokio::sync::MutexGuard<'_, ToolArray>, RequestError> {
-        let mut tools = self.tools.lock().await;
-        if !tools.is_listed() {
-            self.take_over(&mut tools, properties).await?;
+    ) -> Result<Arc<ToolArray>, RequestError> {
+        if let Some(known) = self.last_tools() {
+            return Ok(known);
         }
-        Ok(tools)
+        let fetching = self.fetching.lock().await;
+        match self.last_tools() {
+            Some(known) => Ok(known),
+            None => self.take_over(&fetching, properties).await,
+        }
+    }
+
+    fn last_tools(&self) -> Option<Arc<ToolArray>> {
+        let tools = Arc::clone(&self.tools.read());
+        tools.is_listed().then_some(tools)
     }
 
     async fn take_over(
         &self,
-        tools: &mut ToolArray,
+        _fetching: &MutexGuard<'_, ()>,
         properties: &RequestProperties,
-    ) -> Result<(), RequestError> {
+    ) -> Result<Arc<ToolArray>, RequestError> {
+        let listed = self.fetch(properties).await?;
+        let chosen = self.session.tools_loaded_at_once();
+        let is_gone = |tool: &ToolDefinition| self.session.is_gone(tool.name(), tool.text());
+        let known = Arc::clone(&self.tools.read());
+        let own = self.session.own_tool_names();
+        let tools = Arc::new(known.with_list(listed, &own, chosen.as_ref(), is_gone));
+        *self.tools.write() = Arc::clone(&tools);
+        Ok(tools)
+    }
+
+    /// Fetches all pages of the current list.
+    async fn fetch(
+        &self,
+        properties: &RequestProperties,
+    ) -> Result<Vec<Arc<ToolDefinition>>, RequestError> {
         #[derive(Deserialize)]
         #[serde(rename_all = "camelCase")]
         struct List<'a> {
@@ -232,34 +282,28 @@ impl AgentSession {
             next_cursor: Option<&'a RawValue>,
         }
         let mut listed = Vec::new();
-        let mut params = "{}".to_owned();
+        // The reservations of the pages, until all are read.
+        let mut rooms = Vec::new();
+        // As it came: a cursor is opaque, and some servers compare its bytes.
+        let mut cursor: Option<Box<RawValue>> = None;
         for _ in 0..MAX_PAGES {
-            let result = self.request("tools/list", &params, properties).await?;
-            let page: List<'_> = serde_json::from_str(&result)
+            let params = ListParams {
+                cursor: cursor.as_deref(),
+            };
+            let result = self
+                .request(method::TOOLS_LIST, &params, properties)
+                .await?;
+            let page: List<'_> = serde_json::from_str(&result.text)
                 .map_err(|_| RequestError::without_answer("the list of tools cannot be read"))?;
-            let tools = page.tools.iter().map(|tool| tool.get());
-            listed.extend(tools.filter_map(|definition| self.read_tool(definition)));
-            match page.next_cursor {
-                // As it came: a cursor is opaque, and some servers compare its bytes.
-                Some(cursor) => params = format!(r#"{{"cursor":{}}}"#, cursor.get()),
-                None => break,
+            let tools = page.tools.iter();
+            listed.extend(tools.filter_map(|tool| self.definitions.share(tool.get())));
+            cursor = page.next_cursor.map(RawValue::to_owned);
+            rooms.push(result.room);
+            if cursor.is_none() {
+                break;
             }
         }
-        let is_gone = |name: &str| self.session.has_in_catalog(name) == Some(false);
-        tools.update(listed, &self.session.own_tool_names(), is_gone);
-        Ok(())
-    }
-
-    /// Returns the tool of a definition; `None` without a name.
-    fn read_tool(&self, definition: &str) -> Option<ListedTool> {
-        let name = member(definition, "name").and_then(unescape)?.into_owned();
-        let marks = member(definition, "_meta");
-        let mark = marks.and_then(|meta| member(meta, ALWAYS_LOAD));
-        Some(ListedTool {
-            name,
-            definition: self.definitions.share(definition),
-            is_marked: mark == Some("true"),
-        })
+        Ok(listed)
     }
 }
 
@@ -283,6 +327,8 @@ fn read_answer(answer: &[u8]) -> Result<String, RequestError> {
 pub(in super::super) struct AgentLink {
     responses: Arc<ModernLink>,
     session: LinkSession,
+    /// The permits of the answers to requests of servers.
+    answers: Arc<Semaphore>,
 }
 
 impl AgentLink {
@@ -291,9 +337,12 @@ impl AgentLink {
         Self {
             responses,
             session: LinkSession::default(),
+            answers: Arc::new(Semaphore::new(MAX_ANSWERS)),
         }
     }
 
+    /// Answers a request of a server. A server that sends further ones faster than it reads answers
+    /// gets none to them.
     fn answer(&self, message: &Message) {
         let Some(session) = self.session.get() else {
             return;
@@ -301,21 +350,21 @@ impl AgentLink {
         let Some((method, id)) = message.single().and_then(|part| part.as_request()) else {
             return;
         };
-        let id = id.to_json();
-        let answer = if method == "ping" {
-            format!(r#"{{"jsonrpc":"2.0","id":{id},"result":{{}}}}"#)
+        let answer = if method == method::PING {
+            Message::success(id, "{}")
         } else {
-            let code = RpcErrorCode::MethodNotFound.code();
             let text = "agents on an SDK answer no requests";
-            format!(r#"{{"jsonrpc":"2.0","id":{id},"error":{{"code":{code},"message":"{text}"}}}}"#)
+            RpcError::new(RpcErrorCode::MethodNotFound, text).to_message(Some(id))
         };
-        let Ok(answer) = Message::from_text(answer) else {
+        let Ok(permit) = Arc::clone(&self.answers).try_acquire_owned() else {
+            tracing::debug!("ignored a request of a server: too many answers are on their way");
             return;
         };
         tokio::spawn(async move {
-            if let Err(error) = streamable::forward(session, answer).await {
+            if let Err(error) = session.receive(answer).await {
                 tracing::debug!("failed to answer a server: {}", error.message);
             }
+            drop(permit);
         });
     }
 }
@@ -323,11 +372,8 @@ impl AgentLink {
 #[async_trait]
 impl ClientLink for AgentLink {
     async fn deliver(&self, message: Message, route: Route) {
-        if message
-            .single()
-            .map(riglm_domain::mcp::message::Envelope::kind)
-            == Some(MessageKind::Request)
-        {
+        let part = message.single();
+        if part.is_some_and(|part| part.kind() == MessageKind::Request) {
             self.answer(&message);
         } else {
             self.responses.deliver(message, route).await;

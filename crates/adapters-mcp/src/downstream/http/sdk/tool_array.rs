@@ -3,19 +3,25 @@
 //! Providers keep the beginning of a prompt in a cache, and the tools come first in it. So a tool
 //! keeps its place, and a tool that was loaded stays loaded, as long as the session lasts. New tools
 //! come last. A tool that its server no longer has stays too, because earlier messages of the agent
-//! may refer to it. A tool that the operator hides goes.
+//! may refer to it, but only so many tools do. A tool that the operator hides goes.
 
+use std::borrow::Cow;
+use std::cmp::Reverse;
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
-use parking_lot::Mutex;
 use riglm_app::proxy::OwnToolNames;
 use riglm_domain::id::ToolName;
+use serde_json::value::RawValue;
 
+use super::definitions::ToolDefinition;
 use super::names::tool_name;
+use super::provider::Provider;
 
-/// The number of definitions from which on unused ones are removed.
-const SWEEP_FROM: usize = 1_024;
+/// The maximum number of tools that stay although their servers no longer have them.
+const MAX_GONE: usize = 256;
+/// The maximum size of their definitions in bytes.
+const MAX_GONE_BYTES: usize = 1 << 20;
 
 /// Whether the model knows a tool from the start.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -26,34 +32,33 @@ pub(super) enum Loading {
     Deferred,
 }
 
-/// A tool of a list.
-#[derive(Debug)]
-pub(super) struct ListedTool {
-    pub(super) name: String,
-    pub(super) definition: Arc<str>,
-    /// Whether the list marks it as one to load at once.
-    pub(super) is_marked: bool,
-}
-
 /// A tool of an agent.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct AgentTool {
-    /// Its name in lists.
-    pub(super) name: Box<str>,
-    /// Its name for the provider.
-    pub(super) provider_name: Box<str>,
-    /// Its definition in the list, as JSON text.
-    pub(super) definition: Arc<str>,
+    /// Its definition in the list.
+    pub(super) definition: Arc<ToolDefinition>,
     pub(super) loading: Loading,
+    /// The number of the first list without the tool, if its server no longer has it.
+    gone_since: Option<u64>,
 }
 
 impl AgentTool {
-    fn new(listed: &ListedTool, loading: Loading) -> Self {
-        Self {
-            name: listed.name.as_str().into(),
-            provider_name: tool_name(&listed.name).into(),
-            definition: Arc::clone(&listed.definition),
-            loading,
+    /// Returns the name in lists.
+    pub(super) fn name(&self) -> &str {
+        self.definition.name()
+    }
+
+    /// Returns the name for providers.
+    pub(super) fn provider_name(&self) -> &str {
+        self.definition.provider_name()
+    }
+
+    /// Returns the tool in the format of a provider.
+    pub(super) fn for_provider(&self, provider: Provider) -> Cow<'_, RawValue> {
+        let tool = self.definition.for_provider(provider);
+        match self.loading {
+            Loading::Loaded => tool.as_loaded(),
+            Loading::Deferred => tool.as_deferred(),
         }
     }
 }
@@ -62,16 +67,18 @@ impl AgentTool {
 #[derive(Debug, Default)]
 pub(super) struct ToolArray {
     tools: Vec<AgentTool>,
+    /// The places of the tools by their names for the provider.
     places: HashMap<Box<str>, usize>,
     /// The search tool of riglm, if the list has it.
     search: Option<AgentTool>,
-    is_listed: bool,
+    /// The number of lists that were taken over.
+    n_lists: u64,
 }
 
 impl ToolArray {
     /// Returns whether a list was taken over.
     pub(super) fn is_listed(&self) -> bool {
-        self.is_listed
+        self.n_lists > 0
     }
 
     /// Returns the tools in their order, without the search tool.
@@ -93,124 +100,130 @@ impl ToolArray {
     /// Returns the tool with this name for the provider, the search tool included.
     pub(super) fn by_provider_name(&self, name: &str) -> Option<&AgentTool> {
         let found = self.places.get(name).map(|at| &self.tools[*at]);
-        found.or_else(|| self.search().filter(|tool| *tool.provider_name == *name))
+        found.or_else(|| self.search().filter(|tool| tool.provider_name() == name))
     }
 
     /// Returns the tool with this name in lists, without the search tool.
     pub(super) fn by_name(&self, name: &str) -> Option<&AgentTool> {
         let at = self.places.get(tool_name(name).as_ref())?;
-        Some(&self.tools[*at]).filter(|tool| *tool.name == *name)
+        Some(&self.tools[*at]).filter(|tool| tool.name() == name)
     }
 
-    /// Takes over a list. `own` has the names of riglm's own tools. `is_gone` tells whether a tool
-    /// that the list lacks is gone from its server, and not hidden.
+    /// Returns the tools after another list. `own` has the names of riglm's own tools, and `chosen`
+    /// those of the tools that riglm chose to be loaded. `is_gone` tells whether a tool that the
+    /// list lacks is gone from its server, and not hidden.
     ///
-    /// A list without marks is one that no prediction selected: the first one is loaded completely.
-    pub(super) fn update(
-        &mut self,
-        listed: Vec<ListedTool>,
+    /// Without a choice, the first list is loaded completely.
+    pub(super) fn with_list(
+        &self,
+        listed: Vec<Arc<ToolDefinition>>,
         own: &OwnToolNames,
-        is_gone: impl Fn(&str) -> bool,
-    ) {
-        let is_name = |name: &Option<ToolName>, tool: &ListedTool| {
-            name.as_ref().is_some_and(|name| name.as_str() == tool.name)
-        };
-        let has_marks = listed.iter().any(|tool| tool.is_marked);
-        let loads_all = !has_marks && !self.has_deferred();
-        let is_own = |tool: &ListedTool| own.names().any(|name| name.as_str() == tool.name);
-        let mut old: HashMap<Box<str>, ListedTool> = HashMap::with_capacity(listed.len());
-        let mut new = Vec::new();
-        self.search = None;
-        for tool in listed {
-            if is_name(&own.search, &tool) {
-                self.search = Some(AgentTool::new(&tool, Loading::Loaded));
-            } else if self.by_name(&tool.name).is_some() {
-                old.insert(tool.name.as_str().into(), tool);
-            } else {
-                new.push(tool);
+        chosen: Option<&HashSet<String>>,
+        is_gone: impl Fn(&ToolDefinition) -> bool,
+    ) -> Self {
+        let search_name = own.search.as_ref().map(ToolName::as_str);
+        let own: HashSet<&str> = own.names().map(ToolName::as_str).collect();
+        let loads_all = chosen.is_none() && !self.has_deferred();
+        let new_tool = |definition: Arc<ToolDefinition>| {
+            let name = definition.name();
+            let is_chosen = chosen.is_some_and(|chosen| chosen.contains(name));
+            let is_loaded = loads_all || is_chosen || own.contains(name);
+            AgentTool {
+                loading: if is_loaded {
+                    Loading::Loaded
+                } else {
+                    Loading::Deferred
+                },
+                definition,
+                gone_since: None,
             }
+        };
+        let mut search = None;
+        // The names for the provider, each of which only one tool may have.
+        let mut taken: HashSet<Box<str>> = HashSet::with_capacity(listed.len());
+        // The other tools of the list by these names.
+        let mut left: HashMap<Box<str>, AgentTool> = HashMap::with_capacity(listed.len());
+        let mut order = Vec::with_capacity(listed.len());
+        for definition in listed {
+            let provider_name: Box<str> = definition.provider_name().into();
+            if !taken.insert(provider_name.clone()) {
+                let name = definition.name();
+                tracing::debug!("a list has two tools named {name:?}; one is left out");
+                continue;
+            }
+            if search_name == Some(definition.name()) {
+                search = Some(new_tool(definition));
+                continue;
+            }
+            left.insert(provider_name.clone(), new_tool(definition));
+            order.push(provider_name);
         }
-        let loading = |tool: &ListedTool| {
-            if tool.is_marked || loads_all || is_own(tool) {
-                Loading::Loaded
-            } else {
-                Loading::Deferred
-            }
-        };
-        self.tools.retain_mut(|tool| match old.remove(&tool.name) {
-            Some(listed) => {
-                if loading(&listed) == Loading::Loaded {
+        let mut tools = Vec::with_capacity(order.len());
+        for old in &self.tools {
+            let same = left.remove(old.provider_name());
+            if let Some(mut tool) = same {
+                if old.loading == Loading::Loaded {
                     tool.loading = Loading::Loaded;
                 }
-                tool.definition = listed.definition;
-                true
-            }
-            None => is_gone(&tool.name),
-        });
-        let mut taken: HashSet<Box<str>> = self
-            .tools
-            .iter()
-            .map(|it| it.provider_name.clone())
-            .collect();
-        taken.extend(self.search.iter().map(|it| it.provider_name.clone()));
-        for tool in new {
-            let tool = AgentTool::new(&tool, loading(&tool));
-            if taken.insert(tool.provider_name.clone()) {
-                self.tools.push(tool);
-            } else {
-                tracing::debug!(
-                    "a list has two tools named {:?}; one is left out",
-                    tool.name
-                );
+                tools.push(tool);
+            } else if !taken.contains(old.provider_name()) && is_gone(&old.definition) {
+                let gone_since = old.gone_since.or(Some(self.n_lists));
+                tools.push(AgentTool {
+                    gone_since,
+                    ..old.clone()
+                });
             }
         }
-        let places = self.tools.iter().enumerate();
-        self.places = places
-            .map(|(at, tool)| (tool.provider_name.clone(), at))
-            .collect();
-        self.is_listed = true;
+        forget_long_gone(&mut tools);
+        let new = order.iter().filter_map(|name| left.remove(name));
+        tools.extend(new);
+        let places = tools.iter().enumerate();
+        let places = places.map(|(at, tool)| (tool.provider_name().into(), at));
+        Self {
+            places: places.collect(),
+            tools,
+            search,
+            n_lists: self.n_lists + 1,
+        }
     }
 }
 
-/// The definitions of all agents, each once, because many agents have the same tools.
-#[derive(Debug, Default)]
-pub(super) struct Definitions(Mutex<KnownDefinitions>);
-
-#[derive(Debug, Default)]
-struct KnownDefinitions {
-    texts: HashSet<Arc<str>>,
-    sweep_at: usize,
-}
-
-impl Definitions {
-    /// Returns the shared copy of a definition.
-    pub(super) fn share(&self, text: &str) -> Arc<str> {
-        let mut known = self.0.lock();
-        if let Some(same) = known.texts.get(text) {
-            return Arc::clone(same);
-        }
-        if known.texts.len() >= known.sweep_at {
-            known.texts.retain(|text| Arc::strong_count(text) > 1);
-            known.sweep_at = SWEEP_FROM.max(known.texts.len() * 2);
-        }
-        let shared: Arc<str> = text.into();
-        known.texts.insert(Arc::clone(&shared));
-        shared
-    }
+/// Removes the tools that are gone for the longest time, so that the others keep to the limits.
+fn forget_long_gone(tools: &mut Vec<AgentTool>) {
+    let all = tools.iter().enumerate();
+    let mut gone: Vec<(u64, usize)> = all
+        .filter_map(|(at, tool)| Some((tool.gone_since?, at)))
+        .collect();
+    gone.sort_unstable_by_key(|(since, at)| (Reverse(*since), *at));
+    let (mut n_kept, mut n_bytes) = (0, 0);
+    let forgotten: HashSet<usize> = gone
+        .into_iter()
+        .map(|(_, at)| at)
+        .filter(|at| {
+            let size = tools[*at].definition.text().len();
+            let fits = n_kept < MAX_GONE && n_bytes + size <= MAX_GONE_BYTES;
+            if fits {
+                n_kept += 1;
+                n_bytes += size;
+            }
+            !fits
+        })
+        .collect();
+    let mut at = 0;
+    tools.retain(|_| {
+        at += 1;
+        !forgotten.contains(&(at - 1))
+    });
 }
 
 #[cfg(test)]
 mod tests {
+    use super::super::definitions::Definitions;
     use super::*;
 
-    fn tool(name: &str) -> ListedTool {
-        let is_marked = name.starts_with('+');
-        let name = name.trim_start_matches('+').to_owned();
-        ListedTool {
-            definition: format!(r#"{{"name":"{name}"}}"#).into(),
-            name,
-            is_marked,
-        }
+    fn definition(name: &str) -> Arc<ToolDefinition> {
+        let text = format!(r#"{{"name":"{name}"}}"#);
+        Definitions::default().share(&text).unwrap()
     }
 
     fn own() -> OwnToolNames {
@@ -221,12 +234,19 @@ mod tests {
         }
     }
 
+    /// Takes over a list in which the chosen tools have a `+`. Returns the tools, with a `+` before
+    /// the loaded ones.
     fn update(array: &mut ToolArray, names: &[&str]) -> String {
-        let listed = names.iter().map(|name| tool(name)).collect();
-        array.update(listed, &own(), |name| name == "gone");
+        let chosen = names.iter().filter_map(|name| name.strip_prefix('+'));
+        let chosen: HashSet<String> = chosen.map(str::to_owned).collect();
+        let chosen = Some(&chosen).filter(|chosen| !chosen.is_empty());
+        let listed = names.iter().map(|name| name.trim_start_matches('+'));
+        let listed = listed.map(definition).collect();
+        let is_gone = |definition: &ToolDefinition| definition.name() == "gone";
+        *array = array.with_list(listed, &own(), chosen, is_gone);
         let shown = array.tools().iter().map(|tool| match tool.loading {
-            Loading::Loaded => format!("+{}", tool.name),
-            Loading::Deferred => tool.name.to_string(),
+            Loading::Loaded => format!("+{}", tool.name()),
+            Loading::Deferred => tool.name().to_owned(),
         });
         shown.collect::<Vec<_>>().join(" ")
     }
@@ -241,13 +261,13 @@ mod tests {
         let second = update(&mut array, &["+c", "new", "b", "read_more"]);
         assert_eq!(second, "+b gone +c +read_more new");
         assert!(array.search().is_none());
-        // Without marks nothing more is loaded.
+        // Without a choice nothing more is loaded.
         let third = update(&mut array, &["b", "c", "new", "newer"]);
         assert_eq!(third, "+b gone +c new newer");
     }
 
     #[test]
-    fn a_list_without_marks_is_loaded_completely() {
+    fn a_list_without_a_choice_is_loaded_completely() {
         let mut array = ToolArray::default();
         assert_eq!(update(&mut array, &["a", "b"]), "+a +b");
         assert_eq!(update(&mut array, &["a", "b", "c"]), "+a +b +c");
@@ -259,21 +279,48 @@ mod tests {
         let mut array = ToolArray::default();
         update(&mut array, &["search", "+a/b", "c"]);
         let changed = tool_name("a/b");
-        assert_eq!(*array.by_provider_name(&changed).unwrap().name, *"a/b");
-        assert_eq!(*array.by_name("a/b").unwrap().provider_name, *changed);
+        assert_eq!(array.by_provider_name(&changed).unwrap().name(), "a/b");
+        assert_eq!(array.by_name("a/b").unwrap().provider_name(), changed);
         assert!(array.by_name("search").is_none() && array.by_provider_name("search").is_some());
         assert!(array.by_provider_name("a/b").is_none());
     }
 
     #[test]
-    fn equal_definitions_are_kept_once_and_as_long_as_they_are_used() {
-        let definitions = Definitions::default();
-        let first = definitions.share("x");
-        assert!(Arc::ptr_eq(&first, &definitions.share("x")));
-        drop(first);
-        for n in 0..SWEEP_FROM * 2 {
-            definitions.share(&n.to_string());
+    fn few_gone_tools_stay_and_the_last_ones_longest() {
+        let mut array = ToolArray::default();
+        let own = OwnToolNames::default();
+        let names = |range: std::ops::Range<usize>| range.map(|n| definition(&n.to_string()));
+        for listed in [names(0..200), names(200..400), names(400..410)] {
+            array = array.with_list(listed.collect(), &own, None, |_| true);
         }
-        assert!(definitions.0.lock().texts.len() <= SWEEP_FROM + 1);
+        assert_eq!(array.tools().len(), MAX_GONE + 10);
+        let last: Vec<&str> = array.tools().iter().map(AgentTool::name).collect();
+        // All 200 that went last, and the first 56 of those that went before.
+        assert_eq!((last[0], last[55], last[56]), ("0", "55", "200"));
+        assert_eq!(
+            (last[MAX_GONE], array.by_name("56").is_none()),
+            ("400", true)
+        );
+        let large = format!(
+            r#"{{"name":"large","title":"{}"}}"#,
+            "x".repeat(MAX_GONE_BYTES)
+        );
+        let large = Definitions::default().share(&large).unwrap();
+        array = array.with_list(vec![large], &own, None, |_| true);
+        array = array.with_list(Vec::new(), &own, None, |_| true);
+        assert!(array.by_name("large").is_none() && array.tools().len() == MAX_GONE);
+    }
+
+    #[test]
+    fn no_two_tools_have_one_name_for_the_provider() {
+        let mut array = ToolArray::default();
+        let listed = vec![definition("a"), definition("a"), definition("search")];
+        array = array.with_list(listed, &OwnToolNames::default(), None, |_| true);
+        assert_eq!(array.tools().len(), 2);
+        assert!(array.search().is_none(), "it is a tool of a server");
+        // The server no longer has it, so riglm shows its own search tool.
+        array = array.with_list(vec![definition("search")], &own(), None, |_| true);
+        assert!(array.search().is_some());
+        assert_eq!(update(&mut array, &["search", "a"]), "+a");
     }
 }
