@@ -229,6 +229,7 @@ macro_rules! usage_store_contract {
                     the_newest_calls_come_oldest_first,
                     calls_are_ordered_by_identifier_whatever_their_start,
                     the_history_is_read_page_by_page,
+                    the_history_of_a_principal_has_only_its_calls,
                     a_past_call_has_the_client_of_its_session,
                     only_calls_that_fit_are_read_and_counted,
                     calls_are_told_apart_by_upstream_moment_and_state,
@@ -316,6 +317,7 @@ macro_rules! usage_store_contract {
                     feedback_is_read_as_it_was_given,
                     the_newest_feedback_comes_oldest_first,
                     only_feedback_on_the_tool_is_read,
+                    only_feedback_of_the_principal_is_read,
                     the_first_record_of_feedback_stays,
                 ]
                 overrides: [
