@@ -410,6 +410,7 @@ macro_rules! usage_store_contract {
                     counts_are_rebuilt_from_the_rows,
                     records_that_arrive_during_a_rebuild_are_counted,
                     a_purge_removes_what_is_older,
+                    a_purge_removes_old_snapshots,
                     a_purge_of_nothing_is_done_at_once,
                     a_purge_goes_from_the_oldest_on,
                     what_purged_calls_contributed_goes_with_them,
