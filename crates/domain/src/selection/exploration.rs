@@ -326,7 +326,8 @@ impl ExploredCatalog<'_> {
             ListSize::Tools(n) => *n >= self.n_fitting,
             ListSize::All => true,
         };
-        let n_distinct = (candidates.iter().position(is_full)).map_or(candidates.len(), |at| at + 1);
+        let n_distinct =
+            (candidates.iter().position(is_full)).map_or(candidates.len(), |at| at + 1);
         let same_as_largest = candidates.split_off(n_distinct);
         let largest = candidates.last().copied();
         let greedy = largest
