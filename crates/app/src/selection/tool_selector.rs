@@ -490,7 +490,9 @@ fn explore(
         n_fitting: longest.shown.len() - longest.n_kept,
         bounds: &bounds,
     };
-    let kept = source.earlier.and_then(|it| catalog.keep(greedy, share, it));
+    let kept = source
+        .earlier
+        .and_then(|it| catalog.keep(greedy, share, it));
     kept.or_else(|| catalog.explore(greedy, share, source.draw))
 }
 

@@ -118,7 +118,10 @@ impl ActivePeriod {
     fn of(activity: &ListActivity) -> Option<Self> {
         let uses = uses(activity);
         let (from, to) = (uses.clone().min()?, uses.max()?);
-        let choices = activity.lists.iter().filter_map(|list| list.size_choice.as_ref());
+        let choices = activity
+            .lists
+            .iter()
+            .filter_map(|list| list.size_choice.as_ref());
         Some(Self {
             draws: choices.map(|choice| choice.draw).collect(),
             from,

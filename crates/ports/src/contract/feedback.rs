@@ -74,7 +74,12 @@ pub async fn only_feedback_of_the_principal_is_read(store: &impl UsageStore) {
     // PostgreSQL has an index of the beginnings of names.
     let long = |end: &str| Principal::from_name(&format!("{}{end}", "p".repeat(300)));
     let (one, two) = (long("one"), long("two"));
-    let given = [(2, &one, "a"), (3, &two, "a"), (4, &one, "b"), (5, &one, "a")];
+    let given = [
+        (2, &one, "a"),
+        (3, &two, "a"),
+        (4, &one, "b"),
+        (5, &one, "a"),
+    ];
     let given = given.map(|(n, principal, name)| Feedback {
         principal: principal.clone(),
         ..feedback(id, n, name)

@@ -160,9 +160,8 @@ pub async fn the_history_of_a_principal_has_only_its_calls(store: &impl UsageSto
     });
     apply(store, &opened).await;
     let id = |n: u8| call(session, n).id;
-    let ids = |calls: Vec<PastCall>| -> Vec<InvocationId> {
-        calls.iter().map(|call| call.id).collect()
-    };
+    let ids =
+        |calls: Vec<PastCall>| -> Vec<InvocationId> { calls.iter().map(|call| call.id).collect() };
     for (after, limit, expected) in [
         (None, 2, &[1, 3][..]),
         (Some(3), 9, &[5]),

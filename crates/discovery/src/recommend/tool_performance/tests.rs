@@ -1,15 +1,17 @@
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use async_trait::async_trait;
-use riglm_domain::id::{ContextId, FeedbackId, InvocationId, RecommendationId, SessionId, WorkSessionId};
+use riglm_domain::id::{
+    ContextId, FeedbackId, InvocationId, RecommendationId, SessionId, WorkSessionId,
+};
 use riglm_domain::intent::context::Context;
 use riglm_domain::mcp::exchange::Exchange;
 use riglm_domain::recommendation::record::Recommendation;
 use riglm_domain::retrieval::search::Search;
 use riglm_domain::usage::feedback::{Feedback, Verdict};
 use riglm_domain::usage::invocation::InvocationSummary;
-use riglm_domain::usage::{ToolCooccurrence, ToolFrequency, ToolSessions, ToolTransition};
 use riglm_domain::usage::record::Record;
+use riglm_domain::usage::{ToolCooccurrence, ToolFrequency, ToolSessions, ToolTransition};
 use riglm_ports::analytics::{InvocationFilter, RecordSink as _};
 use riglm_ports::contract::scene::{call_of, feedback};
 use riglm_ports::fake::{ManualClock, MemoryStore};

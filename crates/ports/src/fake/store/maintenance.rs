@@ -55,8 +55,12 @@ impl Rows {
         let epochs = (self.list_epochs.values())
             .filter(|row| row.scope.starts_with(ListEpoch::WORK_SCOPE))
             .map(|row| (row.began_at, AgedRow::ListEpoch(row.scope.clone())));
-        let snapshots = (self.snapshots.values().flat_map(BTreeMap::values))
-            .map(|row| (row.taken_at, AgedRow::Snapshot(row.model.clone(), row.version)));
+        let snapshots = (self.snapshots.values().flat_map(BTreeMap::values)).map(|row| {
+            (
+                row.taken_at,
+                AgedRow::Snapshot(row.model.clone(), row.version),
+            )
+        });
         calls
             .chain(exchanges)
             .chain(lists)
