@@ -364,14 +364,14 @@ impl LearningTask {
         while let Some(mut new) = self.new_principals.pop_front() {
             let learner = new.taught.learner.clone();
             let general = next_tools.learner();
-            let learned = self
+            let is_done = self
                 .learn_own_calls(&learner, general, &mut new.reading, &mut n_pages)
                 .await;
-            if matches!(learned, Ok(true)) {
+            if matches!(is_done, Ok(true)) {
                 self.taught.push(new.taught);
             } else {
                 self.new_principals.push_front(new);
-                return learned.map(|_| true);
+                return is_done.map(|_| true);
             }
         }
         Ok(false)

@@ -117,16 +117,15 @@ impl SecretWriter<'_> {
         let (rest, query) = split_before(rest, '?');
         let (authority, path) = split_before(rest, '/');
         let authority = match authority.rsplit_once('@') {
-            Some((user, host)) => match user.split_once(':') {
-                Some((user, _)) => {
+            Some((user, host)) => {
+                let user = if let Some((user, _)) = user.split_once(':') {
                     let password = self.refer("password", Some(place));
-                    format!("{}:{password}@{}", literal(user), literal(host))
-                }
-                None => {
-                    let user = self.word(user, "user", place);
-                    format!("{user}@{}", literal(host))
-                }
-            },
+                    format!("{}:{password}", literal(user))
+                } else {
+                    self.word(user, "user", place)
+                };
+                format!("{user}@{}", literal(host))
+            }
             None => literal(authority),
         };
         let path = path.split('/').map(|part| self.word(part, "path", place));
