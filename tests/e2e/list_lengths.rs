@@ -5,9 +5,11 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
-use jiff::{SignedDuration, Timestamp};
+use jiff::SignedDuration;
+use riglm_app::clock::SystemClock;
 use riglm_app::selection::ExplorationConfig;
 use riglm_domain::privacy::principal::Principal;
+use riglm_ports::clock::Clock as _;
 use riglm_ports::fake::ManualClock;
 use riglm_tests::client::RawClient;
 use riglm_tests::modern::Meta;
@@ -355,7 +357,7 @@ async fn explored_sessions_become_estimates_of_every_size() {
         ..InProcessProxyOptions::default()
     };
     // The command has the clock of the machine, on which the sessions must be over.
-    let began = Timestamp::now() - SignedDuration::from_hours(24 * 30);
+    let began = SystemClock.now() - SignedDuration::from_hours(24 * 30);
     let server = numbered_server(120, 180);
     let mut scene = ProxyScene::start_with(server, options, ManualClock::at(began)).await;
     let mut n_of_size = BTreeMap::new();
