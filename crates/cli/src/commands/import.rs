@@ -56,6 +56,10 @@ enum UnusableServer {
     NoObject,
     #[error("the value of {0:?} is malformed")]
     Malformed(String),
+    #[error("no name for an upstream can be made of it")]
+    NoName,
+    #[error("its name is too similar to {0:?}")]
+    SimilarName(String),
     #[error("it has no command")]
     NoCommand,
     #[error("it has no http or https address")]
@@ -182,13 +186,12 @@ impl ImportedSections {
         server: Result<ExportedServer, UnusableServer>,
         secrets: Secrets,
         names: &mut BTreeMap<String, &'a str>,
-    ) -> Result<(), String> {
-        let server = server.map_err(|reason| reason.to_string())?;
-        let name = upstream_name(original)
-            .ok_or_else(|| "no name for an upstream can be made of it".to_owned())?;
+    ) -> Result<(), UnusableServer> {
+        let server = server?;
+        let name = upstream_name(original).ok_or(UnusableServer::NoName)?;
         let key = comparison_key(&name);
         if let Some(other) = names.get(&key) {
-            return Err(format!("its name is too similar to {other:?}"));
+            return Err(UnusableServer::SimilarName((*other).to_owned()));
         }
         let mut writer = SectionWriter {
             name: &name,
@@ -200,7 +203,7 @@ impl ImportedSections {
                 notes: &mut self.notes,
             },
         };
-        let text = (writer.section(&server)).map_err(|reason| reason.to_string())?;
+        let text = writer.section(&server)?;
         if name.as_str() != original {
             let text = format!("{original:?} has the name {:?} now", name.as_str());
             self.notes.push(text);

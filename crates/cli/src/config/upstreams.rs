@@ -73,8 +73,7 @@ fn check_name(
     })
 }
 
-/// Returns what is wrong with a name that could not be told from the name of a tool; `None` if
-/// nothing is.
+/// Returns the reason why an upstream cannot have a name; `None` if it can.
 pub(crate) fn name_problem(name: &UpstreamName) -> Option<&'static str> {
     // The namespace has an underscore for each dot, because tool names have no dots.
     let in_tools = name.as_str().replace('.', "_");
