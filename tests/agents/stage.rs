@@ -13,7 +13,7 @@ use riglm_adapters_storage::{RecordingConfig, Storage, StorageConfig};
 use riglm_app::limits::Limits;
 use riglm_app::proxy::{NamespacePolicy, OwnToolNames, OwnToolSet, Proxy, ProxyParts, Upstream};
 use riglm_app::selection::{
-    FilteringConfig, ListFilter, ListStores, Lists, ListsParts, SearchTerms,
+    ExplorationConfig, FilteringConfig, ListFilter, ListStores, Lists, ListsParts, SearchTerms,
 };
 use riglm_app::tracking::{Recorder, RecorderOptions};
 use riglm_app::work_sessions::{WorkSessions, WorkSessionsConfig};
@@ -47,6 +47,8 @@ pub(crate) struct InProcessProxyOptions {
     pub(crate) token_budget: Option<u64>,
     /// Tools that are never shown.
     pub(crate) bans: Vec<NamePattern>,
+    /// The exploration of list sizes.
+    pub(crate) exploration: ExplorationConfig,
     /// The naming of tools of several servers.
     pub(crate) naming: NamespacePolicy,
     /// The port of the proxy. 0 for any free port.
@@ -59,6 +61,7 @@ impl Default for InProcessProxyOptions {
             policy: None,
             token_budget: None,
             bans: Vec::new(),
+            exploration: ExplorationConfig::default(),
             // Recorded agents saw tool names without a namespace.
             naming: NamespacePolicy::Collision,
             port: 0,
@@ -236,6 +239,7 @@ fn list_options(options: &InProcessProxyOptions) -> FilteringConfig {
         policy: options.policy,
         token_budget: options.token_budget,
         bans: options.bans.clone(),
+        exploration: options.exploration,
         ..FilteringConfig::default()
     }
 }

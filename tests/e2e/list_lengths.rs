@@ -1,14 +1,19 @@
 //! Lengths of lists with a history, and the effect of a declared context on them. The proxy runs in
 //! this process with a manual clock, because a session is learned only after its end.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
+use jiff::SignedDuration;
+use riglm_app::clock::SystemClock;
+use riglm_app::selection::ExplorationConfig;
 use riglm_domain::privacy::principal::Principal;
+use riglm_ports::clock::Clock as _;
 use riglm_ports::fake::ManualClock;
 use riglm_tests::client::RawClient;
 use riglm_tests::modern::Meta;
+use riglm_tests::{binary, process};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
@@ -25,7 +30,7 @@ struct ProxyScene {
     stage: InProcessProxy,
     clock: Arc<ManualClock>,
     n_sessions: u32,
-    _data: TempDir,
+    data: TempDir,
 }
 
 struct ShownList {
@@ -52,14 +57,22 @@ impl ShownList {
 
 impl ProxyScene {
     async fn start(server: Arc<CatalogServer>, options: InProcessProxyOptions) -> Self {
+        Self::start_with(server, options, ManualClock::default()).await
+    }
+
+    async fn start_with(
+        server: Arc<CatalogServer>,
+        options: InProcessProxyOptions,
+        clock: ManualClock,
+    ) -> Self {
         let data = tempfile::tempdir().unwrap();
-        let clock = Arc::new(ManualClock::default());
+        let clock = Arc::new(clock);
         let stage = InProcessProxy::start(data.path(), Arc::clone(&clock), vec![server], &options);
         Self {
             stage: stage.await,
             clock,
             n_sessions: 0,
-            _data: data,
+            data,
         }
     }
 
@@ -321,4 +334,94 @@ async fn lists_of_modern_clients_follow_the_sessions_and_no_context() {
     assert!(answer.contains("tool_099"), "{answer}");
     assert_eq!(list("3").await.all, before.all);
     place.stage.stop().await;
+}
+
+/// Runs a command over the data of a proxy that has ended, and returns its JSON.
+async fn report(data: &TempDir, arguments: &[&str]) -> Value {
+    let mut command = process::command(binary::riglm(), arguments);
+    command.arg("--data-dir").arg(data.path()).arg("--json");
+    let ended = tokio::time::timeout(Duration::from_mins(1), command.output());
+    let output = ended.await.unwrap().unwrap();
+    assert!(output.status.success(), "{output:?}");
+    serde_json::from_slice(&output.stdout).unwrap()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn explored_sessions_become_estimates_of_every_size() {
+    const N_SESSIONS: usize = 90;
+    let options = InProcessProxyOptions {
+        exploration: ExplorationConfig {
+            share: 0.9,
+            seed: Some(3),
+        },
+        ..InProcessProxyOptions::default()
+    };
+    // The command has the clock of the machine, on which the sessions must be over.
+    let began = SystemClock.now() - SignedDuration::from_hours(24 * 30);
+    let server = numbered_server(120, 180);
+    let mut scene = ProxyScene::start_with(server, options, ManualClock::at(began)).await;
+    let mut n_of_size = BTreeMap::new();
+    let mut n_idle = 0;
+    for n in 0..N_SESSIONS {
+        // Each tenth session does nothing after it has its list.
+        let calls = if n % 10 == 9 {
+            Vec::new()
+        } else {
+            names((0..8).chain([10 + n % 60]))
+        };
+        let listed = scene.session("agent", None, &calls).await.tools().len();
+        // Nothing is drawn before the first session is over.
+        if n == 0 {
+            continue;
+        }
+        n_idle += usize::from(calls.is_empty());
+        *n_of_size.entry(listed).or_insert(0_u64) += 1;
+    }
+    scene.stage.learn().await;
+    let ProxyScene { stage, data, .. } = scene;
+    stage.stop().await;
+    assert_eq!(n_idle, 9);
+    let sizes: Vec<usize> = n_of_size.keys().copied().collect();
+    // After the very first sessions, the rule may show all tools.
+    assert!(sizes.starts_with(&[5, 10, 20]), "{n_of_size:?}");
+
+    let report_of =
+        async |measure: &str| report(&data, &["eval", "policies", "--measure", measure]).await;
+    let costs = report_of("cost").await;
+    // Sessions without calls count, too.
+    assert_eq!(costs["sessions"], N_SESSIONS - 1, "{costs}");
+    assert_eq!(costs["clusters"], N_SESSIONS - 1);
+    let explored = costs["explored_sessions"].as_u64().unwrap();
+    assert!((65..=89).contains(&explored), "{explored}");
+    let policies = costs["policies"].as_array().unwrap();
+    for policy in policies {
+        let name = policy["policy"].as_str().unwrap();
+        match name {
+            "40" | "80" | "all" => {
+                let refusal = policy["refusal"].as_str().unwrap();
+                assert!(refusal.starts_with("no overlap: in 8"), "{policy}");
+            }
+            _ => {
+                let (plain, robust) = (&policy["plain_mean"], &policy["doubly_robust"]);
+                let estimate = |key: &str| robust[key].as_f64().unwrap();
+                assert!(estimate("low") < estimate("value"), "{policy}");
+                assert!(estimate("value") < estimate("high"), "{policy}");
+                // The sizes are nearly all random here, so the plain means are hardly biased.
+                let ratio = estimate("value") / plain.as_f64().unwrap();
+                assert!((0.8..1.25).contains(&ratio), "{policy}");
+            }
+        }
+        if let Ok(size) = name.parse::<usize>() {
+            let n = n_of_size.get(&size).copied().unwrap_or(0);
+            assert_eq!(policy["sessions"], n, "{policy}");
+        }
+    }
+    // Longer lists cover more of the calls.
+    let coverage = report_of("coverage").await;
+    let robust = |at: usize| {
+        let policy = &coverage["policies"][at];
+        assert_eq!(policy["policy"], ["greedy", "5", "10", "20"][at]);
+        policy["doubly_robust"]["value"].as_f64().unwrap()
+    };
+    assert!(robust(1) < robust(3), "{coverage}");
 }

@@ -1,8 +1,11 @@
 //! riglm in front of an endpoint of `MetaMCP`, with the configuration of the example. The stub has the
-//! addresses, the authentication and the names of `MetaMCP`, in front of a server with tools.
+//! addresses, the authentication and the names of `MetaMCP`, in front of a server with tools. And the
+//! import of the servers in an export of `MetaMCP`.
 
 use std::path::Path;
+use std::process::Output;
 use std::sync::Arc;
+use std::time::Duration;
 
 use axum::body::Body;
 use axum::extract::{Request, State};
@@ -13,7 +16,7 @@ use riglm_tests::answers::Answers;
 use riglm_tests::fixture::{Server, Transport, Upstream};
 use riglm_tests::kit::proxy;
 use riglm_tests::messages::{call, initialize, request};
-use riglm_tests::plain_http;
+use riglm_tests::{binary, plain_http, process};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 use url::Url;
@@ -198,4 +201,72 @@ async fn a_wrong_key_is_an_error_that_does_not_repeat_it() {
     let answer = client.request(&initialize("1", "2025-11-25")).await.text;
     assert!(answer.contains("401"), "{answer}");
     assert!(!answer.contains(wrong), "{answer}");
+}
+
+/// Runs `riglm import metamcp` on an export.
+async fn import(export: &Value, arguments: &[&str]) -> Output {
+    let folder = TempDir::new().unwrap();
+    let file = folder.path().join("mcp-servers-export.json");
+    std::fs::write(&file, export.to_string()).unwrap();
+    let mut command = process::command(binary::riglm(), &["import", "metamcp"]);
+    command.arg(&file).args(arguments);
+    let ended = tokio::time::timeout(Duration::from_mins(1), command.output());
+    ended.await.unwrap().unwrap()
+}
+
+#[tokio::test]
+async fn an_export_becomes_a_configuration_without_its_secrets() {
+    let export = json!({"mcpServers": {
+        "1files": {"command": "true", "args": ["--api-key", "hidden-1"], "env": {"KEY": "hidden-2"}},
+        "broken": {"command": ["hidden-3"]},
+        "web": {
+            "url": "https://web.example/mcp?token=hidden-4",
+            "env": {"NOT_USED": "hidden-5"},
+            "headers": {"Authorization": "Bearer hidden-6"},
+        },
+        "refers": {"command": "true", "env": {"TOKEN": "${GITHUB_TOKEN}"}},
+    }});
+    let output = import(&export, &[]).await;
+    let (printed, notes) = (
+        String::from_utf8(output.stdout).unwrap(),
+        String::from_utf8(output.stderr).unwrap(),
+    );
+    // One server of several that riglm cannot use is no failure.
+    assert_eq!(output.status.code(), Some(0), "{notes}");
+    assert!(!printed.contains("hidden"), "{printed}");
+    assert!(!notes.contains("hidden"), "{notes}");
+    let left_out = r#""broken" was left out: the value of "command" is malformed"#;
+    assert!(notes.contains(left_out), "{notes}");
+    // The sections are a sound configuration once the named variables are set.
+    let folder = TempDir::new().unwrap();
+    let file = folder.path().join("riglm.toml");
+    std::fs::write(&file, &printed).unwrap();
+    let variables = [
+        "SERVER_1FILES_API_KEY",
+        "SERVER_1FILES_KEY",
+        "WEB_TOKEN",
+        "WEB_TOKEN_2",
+        "GITHUB_TOKEN",
+    ];
+    let mut command = process::command(binary::riglm(), &["config", "check", "--config"]);
+    command.arg(&file);
+    for variable in variables {
+        assert!(notes.contains(variable), "{variable}: {notes}");
+        command.env(variable, "value");
+    }
+    let checked = tokio::time::timeout(Duration::from_mins(1), command.output());
+    let checked = checked.await.unwrap().unwrap();
+    assert!(checked.status.success(), "{checked:?}");
+}
+
+#[tokio::test]
+async fn an_export_without_a_usable_server_is_refused() {
+    let output = import(&json!({"mcpServers": {"a": 1}}), &[]).await;
+    let notes = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(output.status.code(), Some(2), "{notes}");
+    assert!(
+        notes.contains("has no server that riglm can use"),
+        "{notes}"
+    );
+    assert_eq!(output.stdout, b"");
 }

@@ -260,7 +260,7 @@ async fn assert_sayings_are_kept(store: &Store) {
     assert_eq!(shown[0].tools.len(), 1);
     assert_eq!(shown[0].tools[0].score.to_bits(), 0.5_f64.to_bits());
     assert_eq!(shown[0].tools[0].factors, None);
-    let said = store.feedback(None, 9).await.unwrap();
+    let said = store.feedback(None, None, 9).await.unwrap();
     assert_eq!(said.len(), 1);
     assert_eq!(said[0].recommendation, Some(shown[0].id));
     assert_eq!((&said[0].comment, said[0].work_session), (&None, None));

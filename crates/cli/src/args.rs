@@ -158,7 +158,7 @@ pub struct MetaMcpImportArgs {
     /// The file mcp-servers-export.json, or - for standard input
     #[arg(value_name = "FILE")]
     pub file: PathBuf,
-    /// Print tokens and values of variables and headers, not references to variables
+    /// Print all values, also of secrets, not references to variables
     #[arg(long)]
     pub with_secrets: bool,
 }

@@ -50,6 +50,7 @@ pub fn log_format(file: Option<PathBuf>) -> LogFormat {
 pub use environment::Environment;
 pub use error::ConfigError;
 use error::WrongValue;
+pub(crate) use interpolation::is_variable_name;
 pub use load::load;
 pub use loaded_config::{FixedKey, LoadedConfig};
 pub use logging::{Level, LogFormat, LoggingConfig};
@@ -62,4 +63,5 @@ pub use show::{ConfigEntry, show};
 pub use source::{ConfigSource, TuningUse};
 pub use tuning_file::{PreparedTuning, TuningDocument, TuningFile, TuningLock};
 pub use upstreams::Upstream;
+pub(crate) use upstreams::{comparison_key, name_problem};
 pub use watch::Watch;

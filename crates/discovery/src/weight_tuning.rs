@@ -195,7 +195,7 @@ impl WeightTuning {
         };
         let records = &self.stores.discovery;
         let shown = records.recommendations(MAX_RECOMMENDATIONS).await?;
-        let said = records.feedback(None, MAX_FEEDBACK).await?;
+        let said = records.feedback(None, None, MAX_FEEDBACK).await?;
         let options = TuningOptions {
             min_examples: config.min_examples,
             seed: config.seed.into(),

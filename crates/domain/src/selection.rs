@@ -98,7 +98,6 @@ pub use client_class::{ClientClass, ListBehaviour, PromptCache};
 pub use decision::{ListDecision, ShowAllReason, SizeEvidence, decide_list, list_size};
 pub use exploration::{
     ExplorationShare, ExploredCatalog, Propensity, SizeChoice, SizeChoiceError, SizeDraw,
-    UnknownListSize,
 };
 pub use initial_order::{UnknownTool, initial_order};
 pub use intent_list::{RequestedTools, choose_by_intent};
@@ -106,7 +105,9 @@ pub use policy::{ListPolicyName, UnknownPolicy};
 pub use prices::{ListPrices, SessionShape};
 pub use session_trial::{SessionTrial, TrialOutcome};
 pub use session_use::{SessionUse, rank_for_session};
-pub use size::{CatalogSize, HiddenToolSearch, LIST_SIZES, ListSize, SessionOutlook};
+pub use size::{
+    CatalogSize, HiddenToolSearch, LIST_SIZES, ListSize, SessionOutlook, UnknownListSize,
+};
 pub use size_history::{HiddenNeed, SizeHistory};
 pub use topic::{Topic, TopicTool, TopicWords, topic};
 pub use word_match::{NamedTool, tools_named_in};

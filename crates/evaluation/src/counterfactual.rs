@@ -23,7 +23,9 @@
 //! Sessions with the same draw share their randomness, so they form a cluster. Folds consist of
 //! whole clusters. With `ψ_i` the term of a session, `θ` the estimate and C clusters, the variance
 //! is `C/(C-1) Σ_c (Σ_{i in c} (ψ_i - θ))² / n²` (Liang and Zeger 1986,
-//! <https://doi.org/10.1093/biomet/73.1.13>). The interval is `θ ± 1.96` standard errors. For SNIPS
+//! <https://doi.org/10.1093/biomet/73.1.13>). The interval of 95 % has the quantile of the
+//! t-distribution with C - 1 degrees of freedom, and there is none for few clusters (Cameron and
+//! Miller 2015, <https://doi.org/10.3368/jhr.50.2.317>). For SNIPS
 //! the terms are `w_i (y_i - θ) / mean(w)`, by the delta method.
 //!
 //! The effective sample size is `(Σ W_c)² / Σ W_c²` with the sums `W_c` of the weights of each cluster

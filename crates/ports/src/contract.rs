@@ -229,6 +229,7 @@ macro_rules! usage_store_contract {
                     the_newest_calls_come_oldest_first,
                     calls_are_ordered_by_identifier_whatever_their_start,
                     the_history_is_read_page_by_page,
+                    the_history_of_a_principal_has_only_its_calls,
                     a_past_call_has_the_client_of_its_session,
                     only_calls_that_fit_are_read_and_counted,
                     calls_are_told_apart_by_upstream_moment_and_state,
@@ -316,6 +317,7 @@ macro_rules! usage_store_contract {
                     feedback_is_read_as_it_was_given,
                     the_newest_feedback_comes_oldest_first,
                     only_feedback_on_the_tool_is_read,
+                    only_feedback_of_the_principal_is_read,
                     the_first_record_of_feedback_stays,
                 ]
                 overrides: [
@@ -408,6 +410,7 @@ macro_rules! usage_store_contract {
                     counts_are_rebuilt_from_the_rows,
                     records_that_arrive_during_a_rebuild_are_counted,
                     a_purge_removes_what_is_older,
+                    a_purge_removes_old_snapshots,
                     a_purge_of_nothing_is_done_at_once,
                     a_purge_goes_from_the_oldest_on,
                     what_purged_calls_contributed_goes_with_them,

@@ -56,9 +56,10 @@ impl DiscoveryRepository for Store {
 
     async fn feedback(
         &self,
+        scope: Option<&Principal>,
         tool: Option<&ToolRef>,
         limit: u32,
     ) -> Result<Vec<Feedback>, StoreError> {
-        feedback::feedback(self, tool, limit).await
+        feedback::feedback(self, scope, tool, limit).await
     }
 }

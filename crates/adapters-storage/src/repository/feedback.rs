@@ -38,8 +38,8 @@ const INSERT: Statement = Statement {
         ON CONFLICT (id) DO NOTHING",
 };
 
-/// A statement that reads the newest feedback that matches a condition. Parameters: limit, key,
-/// upstream and name of a tool.
+/// A statement that reads the newest feedback that matches a condition. Parameters: limit, principal,
+/// and the key, upstream and name of a tool.
 macro_rules! select_newest {
     ($sqlite:literal, $postgres:literal) => {
         Statement {
@@ -68,10 +68,18 @@ macro_rules! select_newest {
 
 const SELECT_NEWEST: Statement = select_newest!("", "");
 
+// PostgreSQL has an index of the beginnings of names, because a name may be too long for an index.
+const SELECT_NEWEST_OF_PRINCIPAL: Statement = select_newest!(
+    "WHERE principal = ?1 ->> 1",
+    "WHERE left(principal, 200) = left($1::jsonb ->> 1, 200) AND principal = $1::jsonb ->> 1"
+);
+
 const SELECT_NEWEST_ON_TOOL: Statement = select_newest!(
-    "WHERE tool_key = ?1 ->> 1 AND upstream = ?1 ->> 2 AND tool = ?1 ->> 3",
-    "WHERE tool_key = ($1::jsonb ->> 1)::bigint
-        AND upstream = $1::jsonb ->> 2 AND tool = $1::jsonb ->> 3"
+    "WHERE tool_key = ?1 ->> 2 AND upstream = ?1 ->> 3 AND tool = ?1 ->> 4
+        AND (?1 ->> 1 IS NULL OR principal = ?1 ->> 1)",
+    "WHERE tool_key = ($1::jsonb ->> 2)::bigint
+        AND upstream = $1::jsonb ->> 3 AND tool = $1::jsonb ->> 4
+        AND ($1::jsonb ->> 1 IS NULL OR principal = $1::jsonb ->> 1)"
 );
 
 pub(crate) async fn write(
@@ -99,17 +107,24 @@ pub(crate) async fn write(
     Ok(())
 }
 
-/// Returns the newest feedback, oldest first, on a tool or on all tools.
+/// Returns the newest feedback, oldest first: of a principal or of all, on a tool or on all tools.
 pub(super) async fn feedback(
     store: &Store,
+    scope: Option<&Principal>,
     tool: Option<&ToolRef>,
     limit: u32,
 ) -> Result<Vec<Feedback>, StoreError> {
     let database = store.database().await?;
-    let newest: Vec<FeedbackRow> = match tool {
-        None => database.rows(&SELECT_NEWEST, &[limit]).await?,
-        Some(tool) => {
-            let parameter = (limit, tool.key(), &tool.upstream, &tool.tool);
+    let newest: Vec<FeedbackRow> = match (scope, tool) {
+        (None, None) => database.rows(&SELECT_NEWEST, &[limit]).await?,
+        (Some(scope), None) => {
+            let parameter = (limit, scope);
+            database
+                .rows(&SELECT_NEWEST_OF_PRINCIPAL, &parameter)
+                .await?
+        }
+        (scope, Some(tool)) => {
+            let parameter = (limit, scope, tool.key(), &tool.upstream, &tool.tool);
             database.rows(&SELECT_NEWEST_ON_TOOL, &parameter).await?
         }
     };

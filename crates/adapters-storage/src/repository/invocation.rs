@@ -180,10 +180,61 @@ const SELECT_PAGE: Statement = select_past!(
     LIMIT ($1::jsonb ->> 1)::bigint"
 );
 
+// Parameters: those above, the principal. PostgreSQL has an index of the beginnings of names, because
+// a name may be too long for an index.
+const SELECT_PAGE_OF_PRINCIPAL: Statement = select_past!(
+    "WHERE invocations.principal = ?1 ->> 2
+        AND invocations.id > coalesce(unhex(?1 ->> 0, '-'), x'')
+    ORDER BY invocations.id
+    LIMIT ?1 ->> 1",
+    "WHERE left(invocations.principal, 200) = left($1::jsonb ->> 2, 200)
+        AND invocations.principal = $1::jsonb ->> 2
+        AND invocations.id >
+            coalesce(($1::jsonb ->> 0)::uuid, '00000000-0000-0000-0000-000000000000')
+    ORDER BY invocations.id
+    LIMIT ($1::jsonb ->> 1)::bigint"
+);
+
 // Parameter: limit.
 const SELECT_RECENT: Statement = select_past!(
     "ORDER BY invocations.id DESC LIMIT ?1 ->> 0",
     "ORDER BY invocations.id DESC LIMIT ($1::jsonb ->> 0)::bigint"
+);
+
+// Parameters: limit, principal.
+const SELECT_RECENT_OF_PRINCIPAL: Statement = select_past!(
+    "WHERE invocations.principal = ?1 ->> 1
+    ORDER BY invocations.id DESC LIMIT ?1 ->> 0",
+    "WHERE left(invocations.principal, 200) = left($1::jsonb ->> 1, 200)
+        AND invocations.principal = $1::jsonb ->> 1
+    ORDER BY invocations.id DESC LIMIT ($1::jsonb ->> 0)::bigint"
+);
+
+/// A statement that reads the newest call but some that matches a condition. Parameters: the number
+/// of newer calls, principal.
+macro_rules! select_before_newest {
+    ($sqlite:literal, $postgres:literal) => {
+        Statement {
+            table: "invocations",
+            sqlite: concat!(
+                "SELECT json_array(hex(id)) FROM invocations ",
+                $sqlite,
+                " ORDER BY id DESC LIMIT 1 OFFSET ?1 ->> 0"
+            ),
+            postgres: concat!(
+                "SELECT json_build_array(id)::text FROM invocations ",
+                $postgres,
+                " ORDER BY id DESC LIMIT 1 OFFSET ($1::jsonb ->> 0)::bigint"
+            ),
+        }
+    };
+}
+
+const SELECT_BEFORE_NEWEST: Statement = select_before_newest!("", "");
+
+const SELECT_BEFORE_NEWEST_OF_PRINCIPAL: Statement = select_before_newest!(
+    "WHERE principal = ?1 ->> 1",
+    "WHERE left(principal, 200) = left($1::jsonb ->> 1, 200) AND principal = $1::jsonb ->> 1"
 );
 
 // Parameters: the contexts, nothing, limit.
@@ -411,18 +462,55 @@ impl InvocationRepository for Store {
 
     async fn past_calls(
         &self,
+        scope: Option<&Principal>,
         after: Option<InvocationId>,
         limit: u32,
     ) -> Result<Vec<PastCall>, StoreError> {
         let database = self.database().await?;
-        let page: Vec<PastCallRow> = database.rows(&SELECT_PAGE, &(after, limit)).await?;
+        let page: Vec<PastCallRow> = match scope {
+            None => database.rows(&SELECT_PAGE, &(after, limit)).await?,
+            Some(scope) => {
+                let parameter = (after, limit, scope);
+                database.rows(&SELECT_PAGE_OF_PRINCIPAL, &parameter).await?
+            }
+        };
         Ok(page.into_iter().map(Into::into).collect())
     }
 
-    async fn recent_calls(&self, limit: u32) -> Result<Vec<PastCall>, StoreError> {
+    async fn recent_calls(
+        &self,
+        scope: Option<&Principal>,
+        limit: u32,
+    ) -> Result<Vec<PastCall>, StoreError> {
         let database = self.database().await?;
-        let newest: Vec<PastCallRow> = database.rows(&SELECT_RECENT, &[limit]).await?;
+        let newest: Vec<PastCallRow> = match scope {
+            None => database.rows(&SELECT_RECENT, &[limit]).await?,
+            Some(scope) => {
+                let parameter = (limit, scope);
+                database
+                    .rows(&SELECT_RECENT_OF_PRINCIPAL, &parameter)
+                    .await?
+            }
+        };
         Ok(newest.into_iter().rev().map(Into::into).collect())
+    }
+
+    async fn call_before_newest(
+        &self,
+        scope: Option<&Principal>,
+        n: u32,
+    ) -> Result<Option<InvocationId>, StoreError> {
+        let database = self.database().await?;
+        let found: Option<(InvocationId,)> = match scope {
+            None => database.row(&SELECT_BEFORE_NEWEST, &[n]).await?,
+            Some(scope) => {
+                let parameter = (n, scope);
+                database
+                    .row(&SELECT_BEFORE_NEWEST_OF_PRINCIPAL, &parameter)
+                    .await?
+            }
+        };
+        Ok(found.map(|(id,)| id))
     }
 
     async fn calls_after(

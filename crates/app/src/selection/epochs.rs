@@ -15,7 +15,7 @@ use super::list_request::ListRequest;
 use super::list_scope::Scope;
 use super::lists::ListStores;
 use super::tool_marks::fits_any;
-use super::tool_selector::{SelectedTools, SelectionInputs, ToolSelector};
+use super::tool_selector::{SelectedTools, SelectionInputs, SizeSource, ToolSelector};
 use super::versioned_options::VersionedOptions;
 use riglm_discovery::entropy::EntropySource;
 use riglm_discovery::search::Catalog;
@@ -148,14 +148,20 @@ impl ListEpochs {
         current: Option<&ListEpoch>,
     ) -> ListEpoch {
         let number = current.map_or(1, |current| current.epoch.saturating_add(1));
-        let draw = self.draw(scope, inputs.options(), number, current);
+        let options = inputs.options();
+        // The list keeps its size until its planned end, so that its sessions have one size.
+        let running = current.filter(|epoch| !is_over(scope, inputs.request, options, epoch));
+        let source = SizeSource {
+            draw: self.draw(scope, options, number, current),
+            earlier: running.and_then(|epoch| epoch.size_choice.as_ref()),
+        };
         let kept = used_tools(scope, inputs.request);
-        let chosen = self.selector.choose(inputs, &kept, Some(draw)).await;
+        let chosen = self.selector.choose(inputs, &kept, Some(source)).await;
         new_epoch(scope, inputs, number, &chosen)
     }
 
     /// Returns the draw for the size of a list. All lists of a work session have the same draw, also
-    /// after a restart. A list that sessions share gets a new one for each epoch.
+    /// after a restart. A list that sessions share gets a new one when its epoch has ended.
     fn draw(
         &self,
         scope: &Scope,
@@ -262,9 +268,11 @@ impl ListEpochs {
             let mut kept = used_tools(scope, request);
             kept.extend(all_known);
             let chosen = self.selector.choose(inputs, &kept, None).await;
+            // A session still has everything that was decided for it. But for sessions that share the
+            // list and begin now, no draw decided its size.
+            let size_choice = epoch.size_choice.clone();
             return Some(ListEpoch {
-                // The list still has everything that was decided for it.
-                size_choice: epoch.size_choice.clone(),
+                size_choice: size_choice.filter(|_| !scope.key.is_shared()),
                 ..new_epoch(scope, inputs, number, &chosen)
             });
         }
@@ -463,6 +471,7 @@ fn is_same_choice(one: &ListEpoch, other: &ListEpoch) -> bool {
     one.tools.id() == other.tools.id()
         && one.mode == other.mode
         && one.reason == other.reason
+        && one.size_choice == other.size_choice
         && one.search_first == other.search_first
 }
 

@@ -57,7 +57,7 @@ pub(super) struct OfferCandidates<'a> {
     /// The positions of tools that only apps call. Hosts need them in the list, and no model reads
     /// them.
     app_only: &'a HashSet<usize>,
-    sizes: &'a DefinitionSizes,
+    sizes: &'a Arc<DefinitionSizes>,
 }
 
 impl Candidates for OfferCandidates<'_> {
@@ -103,6 +103,15 @@ impl<'a> SelectionInputs<'a> {
     }
 }
 
+/// The source of the size of a list whose size may be explored.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct SizeSource<'a> {
+    /// The draw of a new size.
+    pub(super) draw: SizeDraw,
+    /// The earlier decision about the list. It stays while its size is possible.
+    pub(super) earlier: Option<&'a SizeChoice>,
+}
+
 /// The tools of a prediction, and its confidence.
 struct LikelyTools<'a> {
     /// Positions with probabilities, the most likely first.
@@ -139,13 +148,13 @@ impl ToolSelector {
         }
     }
 
-    /// Selects the tools of a list. Tools in `kept` are always selected. With a `draw`, the size
-    /// may be explored.
+    /// Selects the tools of a list. Tools in `kept` are always selected. With a source, the size may
+    /// be explored.
     pub(super) async fn choose(
         &self,
         inputs: &SelectionInputs<'_>,
         kept: &HashSet<ToolRef>,
-        draw: Option<SizeDraw>,
+        source: Option<SizeSource<'_>>,
     ) -> SelectedTools {
         let SelectionInputs {
             policy,
@@ -237,19 +246,15 @@ impl ToolSelector {
             }
         }
         // What a client loads on demand is not recorded, so the cost of marks cannot be measured.
-        let draw = draw.filter(|_| policy != ListPolicyName::Hints);
-        let explored = ExploredCatalog {
-            n_tools: tools.len(),
-            all_tokens,
-            bounds: &bounds,
-        };
+        // Before the first session is over, the rule compares no sizes.
+        let source = source.filter(|_| policy != ListPolicyName::Hints && cold.is_none());
+        let size_choice =
+            source.and_then(|source| explore(inputs, &candidates, &ranked, size, source));
         let likely = LikelyTools {
             ranked: &ranked,
             band: prediction.confidence(bounds.max_tools).band,
             cold,
         };
-        let size_choice =
-            draw.and_then(|draw| explored.explore(size, options.exploration.share(), draw));
         self.choose_likely(inputs, &candidates, &likely, size, size_choice)
     }
 
@@ -460,21 +465,54 @@ pub(super) fn default_pool(
     }
 }
 
+/// Returns the decision about the size of a list under exploration; `None` if its size is not
+/// explored.
+fn explore(
+    inputs: &SelectionInputs<'_>,
+    candidates: &OfferCandidates<'_>,
+    ranked: &[(usize, f64)],
+    greedy: Result<usize, ShowAllReason>,
+    source: SizeSource<'_>,
+) -> Option<SizeChoice> {
+    let share = inputs.options().exploration.share();
+    if share.is_off() {
+        return None;
+    }
+    let bounds = inputs.options().bounds();
+    let longest = ListBounds {
+        max_tools: candidates.len(),
+        ..bounds
+    };
+    let longest = choose_tools(candidates, ranked, &longest);
+    let catalog = ExploredCatalog {
+        n_tools: candidates.len(),
+        all_tokens: candidates.sizes.total(inputs.catalog),
+        n_fitting: longest.shown.len() - longest.n_kept,
+        bounds: &bounds,
+    };
+    let kept = source
+        .earlier
+        .and_then(|it| catalog.keep(greedy, share, it));
+    kept.or_else(|| catalog.explore(greedy, share, source.draw))
+}
+
 /// Returns the size of a list, and the reason if exploration decided another one than `greedy`.
 fn explored_size(
     greedy: Result<usize, ShowAllReason>,
     choice: Option<&SizeChoice>,
 ) -> (Result<usize, ShowAllReason>, Option<SelectionReason>) {
-    match choice {
-        Some(choice) if choice.size != choice.greedy => {
-            let size = match choice.size {
-                ListSize::All => Err(ShowAllReason::NotPaying),
-                ListSize::Tools(n) => Ok(n),
-            };
-            (size, Some(SelectionReason::Exploration))
-        }
-        _ => (greedy, None),
-    }
+    let Some(choice) = choice else {
+        return (greedy, None);
+    };
+    let explored = (choice.size != choice.greedy).then_some(SelectionReason::Exploration);
+    let of_rule = greedy.map_or(ListSize::All, ListSize::Tools);
+    let size = match choice.size {
+        // The same list as without exploration.
+        size if size == choice.effective(of_rule) => greedy,
+        ListSize::All => Err(ShowAllReason::NotPaying),
+        ListSize::Tools(n) => Ok(n),
+    };
+    (size, explored)
 }
 
 fn all_tools(reason: SelectionReason) -> SelectedTools {

@@ -2,7 +2,10 @@
 //!
 //! The sections are printed, and nothing is written to a file. Values of environment variables,
 //! headers and tokens may be secrets, so the sections refer to variables instead, unless the values
-//! are asked for.
+//! are asked for. The same applies to recognised secrets in arguments and addresses. What may be one
+//! is printed, and named in a note.
+
+mod secrets;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
@@ -12,8 +15,11 @@ use std::path::Path;
 use anyhow::Context as _;
 use riglm_domain::id::UpstreamName;
 use serde::Deserialize;
+use serde_json::{Map, Value};
 
-use crate::args::{ImportCommand, MetaMcpImportArgs};
+use self::secrets::{SecretWriter, Secrets, literal, references};
+use crate::args::ImportCommand;
+use crate::config::{comparison_key, name_problem};
 use crate::exit::WrongUsage;
 use crate::output::{note, print, printable};
 
@@ -26,7 +32,8 @@ const MAX_NAME: usize = 64;
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct MetaMcpExport {
-    mcp_servers: BTreeMap<String, ExportedServer>,
+    /// The servers, each of which may be malformed.
+    mcp_servers: BTreeMap<String, Value>,
 }
 
 #[derive(Debug, Default, Deserialize)]
@@ -42,18 +49,17 @@ struct ExportedServer {
     headers: BTreeMap<String, String>,
 }
 
-/// The way in which secrets are printed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Secrets {
-    /// As references to variables.
-    Referred,
-    /// With their values.
-    Printed,
-}
-
 /// The reason why riglm cannot use a server.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 enum UnusableServer {
+    #[error("it is no object")]
+    NoObject,
+    #[error("the value of {0:?} is malformed")]
+    Malformed(String),
+    #[error("no name for an upstream can be made of it")]
+    NoName,
+    #[error("its name is too similar to {0:?}")]
+    SimilarName(String),
     #[error("it has no command")]
     NoCommand,
     #[error("it has no http or https address")]
@@ -62,13 +68,36 @@ enum UnusableServer {
     UnknownType(String),
 }
 
+impl ExportedServer {
+    /// Reads a server. The error names the wrong member, not its value, which may be a secret.
+    fn read(exported: &Value) -> Result<Self, UnusableServer> {
+        let members = exported.as_object().ok_or(UnusableServer::NoObject)?;
+        let read = |members: Map<String, Value>| Self::deserialize(Value::Object(members)).ok();
+        // A member that is null counts as absent.
+        let members: Map<String, Value> = (members.clone().into_iter())
+            .filter(|(_, value)| !value.is_null())
+            .collect();
+        let is_wrong = |(key, value): &(&String, &Value)| {
+            let alone = Map::from_iter([((*key).clone(), (*value).clone())]);
+            read(alone).is_none()
+        };
+        if let Some((key, _)) = members.iter().find(is_wrong) {
+            return Err(UnusableServer::Malformed(key.clone()));
+        }
+        read(members).ok_or(UnusableServer::NoObject)
+    }
+}
+
 /// The imported sections.
 #[derive(Debug, Default)]
 struct ImportedSections {
     /// The TOML text.
     text: String,
-    /// The variables that the sections refer to.
-    variables: BTreeSet<String>,
+    /// The variables for values of the export, each with the place of its value if the name does not
+    /// say it.
+    variables: BTreeMap<String, Option<String>>,
+    /// The variables that the export itself refers to.
+    references: BTreeSet<String>,
     /// Sentences about servers that were changed or left out.
     notes: Vec<String>,
     n_upstreams: usize,
@@ -86,31 +115,21 @@ pub(super) fn run(command: &ImportCommand) -> anyhow::Result<()> {
         let file = arguments.file.display();
         WrongUsage(format!("{file} is no export of MetaMCP: {error}"))
     })?;
-    let sections = import(&export, secrets(arguments));
-    for text in &sections.notes {
-        note(&printable(text));
+    let secrets = if arguments.with_secrets {
+        Secrets::Printed
+    } else {
+        Secrets::Referred
+    };
+    let sections = import(&export, secrets);
+    for text in sections.all_notes() {
+        note(&printable(&text));
     }
     if sections.n_upstreams == 0 {
         let file = arguments.file.display();
         return Err(WrongUsage(format!("{file} has no server that riglm can use")).into());
     }
-    if !sections.variables.is_empty() {
-        let variables: Vec<&str> = sections.variables.iter().map(String::as_str).collect();
-        note(&format!(
-            "set these variables for riglm, with the values of the export: {}",
-            variables.join(", ")
-        ));
-    }
     print(&sections.text)?;
     Ok(())
-}
-
-fn secrets(arguments: &MetaMcpImportArgs) -> Secrets {
-    if arguments.with_secrets {
-        Secrets::Printed
-    } else {
-        Secrets::Referred
-    }
 }
 
 /// Reads a file, or standard input for `-`.
@@ -135,53 +154,96 @@ fn read(file: &Path) -> anyhow::Result<String> {
 }
 
 fn import(export: &MetaMcpExport, secrets: Secrets) -> ImportedSections {
-    let mut sections = ImportedSections::default();
-    let mut names: BTreeMap<String, String> = BTreeMap::new();
-    for (original, server) in &export.mcp_servers {
-        let Some(name) = upstream_name(original) else {
-            let text =
-                format!("{original:?} was left out: no name for an upstream can be made of it");
+    let servers: Vec<(&String, Result<ExportedServer, UnusableServer>)> =
+        (export.mcp_servers.iter())
+            .map(|(name, server)| (name, ExportedServer::read(server)))
+            .collect();
+    // New variables must not have a name that the export already refers to.
+    let references = (servers
+        .iter()
+        .filter_map(|(_, server)| server.as_ref().ok()))
+    .flat_map(|server| server.env.values())
+    .flat_map(|value| references(value));
+    let mut sections = ImportedSections {
+        references: references.map(str::to_owned).collect(),
+        ..ImportedSections::default()
+    };
+    let mut names: BTreeMap<String, &str> = BTreeMap::new();
+    for (original, server) in servers {
+        if let Err(reason) = sections.add(original, server, secrets, &mut names) {
+            let text = format!("{original:?} was left out: {reason}");
             sections.notes.push(text);
-            continue;
-        };
-        let key = comparison_key(name.as_str());
-        if let Some(other) = names.get(&key) {
-            let text = format!("{original:?} was left out: its name is too similar to {other:?}");
-            sections.notes.push(text);
-            continue;
-        }
-        let mut writer = SectionWriter {
-            name: &name,
-            secrets,
-            variables: &mut sections.variables,
-        };
-        match writer.section(server) {
-            Ok(text) => {
-                if name.as_str() != original {
-                    let text = format!("{original:?} has the name {:?} now", name.as_str());
-                    sections.notes.push(text);
-                }
-                names.insert(key, original.clone());
-                sections.n_upstreams += 1;
-                if !sections.text.is_empty() {
-                    sections.text.push('\n');
-                }
-                sections.text += &text;
-            }
-            Err(reason) => {
-                let text = format!("{original:?} was left out: {reason}");
-                sections.notes.push(text);
-            }
         }
     }
     sections
 }
 
+impl ImportedSections {
+    /// Adds the section of a server, or returns the reason why there is none.
+    fn add<'a>(
+        &mut self,
+        original: &'a str,
+        server: Result<ExportedServer, UnusableServer>,
+        secrets: Secrets,
+        names: &mut BTreeMap<String, &'a str>,
+    ) -> Result<(), UnusableServer> {
+        let server = server?;
+        let name = upstream_name(original).ok_or(UnusableServer::NoName)?;
+        let key = comparison_key(&name);
+        if let Some(other) = names.get(&key) {
+            return Err(UnusableServer::SimilarName((*other).to_owned()));
+        }
+        let mut writer = SectionWriter {
+            name: &name,
+            secrets: SecretWriter {
+                server: name.as_str(),
+                secrets,
+                variables: &mut self.variables,
+                references: &self.references,
+                notes: &mut self.notes,
+            },
+        };
+        let text = writer.section(&server)?;
+        if name.as_str() != original {
+            let text = format!("{original:?} has the name {:?} now", name.as_str());
+            self.notes.push(text);
+        }
+        names.insert(key, original);
+        self.n_upstreams += 1;
+        if !self.text.is_empty() {
+            self.text.push('\n');
+        }
+        self.text += &text;
+        Ok(())
+    }
+
+    /// Returns all notes, those about variables last.
+    fn all_notes(&self) -> Vec<String> {
+        let mut notes = self.notes.clone();
+        let variables = self.variables.iter().map(|(name, place)| match place {
+            Some(place) => format!("{name} ({place})"),
+            None => name.clone(),
+        });
+        let variables: Vec<String> = variables.collect();
+        let references: Vec<&str> = self.references.iter().map(String::as_str).collect();
+        for (variables, values) in [
+            (variables.join(", "), "with the values of the export"),
+            (references.join(", "), "as for MetaMCP"),
+        ] {
+            if !variables.is_empty() {
+                notes.push(format!(
+                    "set these variables for riglm, {values}: {variables}"
+                ));
+            }
+        }
+        notes
+    }
+}
+
 /// The writer of the section of one upstream.
 struct SectionWriter<'a> {
     name: &'a UpstreamName,
-    secrets: Secrets,
-    variables: &'a mut BTreeSet<String>,
+    secrets: SecretWriter<'a>,
 }
 
 impl SectionWriter<'_> {
@@ -212,10 +274,17 @@ impl SectionWriter<'_> {
     ) -> Result<(), UnusableServer> {
         let command = server.command.as_deref().filter(|it| !it.trim().is_empty());
         let command = command.ok_or(UnusableServer::NoCommand)?;
-        let words = std::iter::once(command).chain(server.args.iter().map(String::as_str));
-        let words: Vec<String> = words.map(|word| quote(&literal(word))).collect();
+        let arguments = self.secrets.arguments(&server.args);
+        let words = std::iter::once(literal(command)).chain(arguments);
+        let words: Vec<String> = words.map(|word| quote(&word)).collect();
         let _ = writeln!(text, "command = [{}]", words.join(", "));
-        self.table("env", &server.env, text);
+        // Only here, MetaMCP replaces references to variables.
+        let entry = |(name, value): (&String, &String)| {
+            let value = self.secrets.template(name, value);
+            format!("{} = {}", quote(name), quote(&value))
+        };
+        let entries: Vec<String> = server.env.iter().map(entry).collect();
+        write_table("env", &entries, text);
         Ok(())
     }
 
@@ -230,7 +299,8 @@ impl SectionWriter<'_> {
             return Err(UnusableServer::NoAddress);
         }
         let scheme = if is_sse { "sse+" } else { "" };
-        let _ = writeln!(text, "url = {}", quote(&literal(&format!("{scheme}{url}"))));
+        let url = self.secrets.address(url, "the address");
+        let _ = writeln!(text, "url = {}", quote(&format!("{scheme}{url}")));
         let mut headers = server.headers.clone();
         let mut token = server.bearer_token.clone().filter(|it| !it.is_empty());
         headers.retain(|name, value| {
@@ -246,46 +316,25 @@ impl SectionWriter<'_> {
             }
         });
         if let Some(token) = token {
-            let token = self.secret("token", &token);
+            let token = quote(&self.secrets.value("token", &token));
             let _ = writeln!(
                 text,
                 "credentials = {{ type = \"bearer\", token = {token} }}"
             );
         }
-        self.table("headers", &headers, text);
+        let entry = |(name, value): (&String, &String)| {
+            let value = self.secrets.value(name, value);
+            format!("{} = {}", quote(name), quote(&value))
+        };
+        let entries: Vec<String> = headers.iter().map(entry).collect();
+        write_table("headers", &entries, text);
         Ok(())
     }
+}
 
-    fn table(&mut self, key: &str, values: &BTreeMap<String, String>, text: &mut String) {
-        if values.is_empty() {
-            return;
-        }
-        let entries: Vec<String> = values
-            .iter()
-            .map(|(name, value)| format!("{} = {}", quote(name), self.secret(name, value)))
-            .collect();
+fn write_table(key: &str, entries: &[String], text: &mut String) {
+    if !entries.is_empty() {
         let _ = writeln!(text, "{key} = {{ {} }}", entries.join(", "));
-    }
-
-    /// Returns the TOML string of a value that may be a secret.
-    fn secret(&mut self, name: &str, value: &str) -> String {
-        if self.secrets == Secrets::Printed {
-            return quote(&literal(value));
-        }
-        let upper = |text: &str| -> String {
-            let upper = |c: char| {
-                if c.is_ascii_alphanumeric() {
-                    c.to_ascii_uppercase()
-                } else {
-                    '_'
-                }
-            };
-            text.chars().map(upper).collect()
-        };
-        let variable = format!("{}_{}", upper(self.name.as_str()), upper(name));
-        let reference = format!("${{{variable}}}");
-        self.variables.insert(variable);
-        quote(&reference)
     }
 }
 
@@ -301,22 +350,8 @@ fn upstream_name(original: &str) -> Option<UpstreamName> {
             name.push(c);
         }
     }
-    let name = name.trim_end_matches(['_', '.']);
-    UpstreamName::parse(name).ok()
-}
-
-/// Returns the form of a name in which equal names are too similar for two upstreams.
-fn comparison_key(name: &str) -> String {
-    let counts = |c: &char| !matches!(c, '.' | '-' | '_');
-    name.chars()
-        .filter(counts)
-        .collect::<String>()
-        .to_lowercase()
-}
-
-/// Returns a value that has no references to variables.
-fn literal(value: &str) -> String {
-    value.replace("${", "$${")
+    let name = UpstreamName::parse(name.trim_end_matches(['_', '.'])).ok()?;
+    name_problem(&name).is_none().then_some(name)
 }
 
 /// Returns a text as a basic string of TOML.
@@ -373,22 +408,150 @@ credentials = { type = "bearer", token = "${WEB_TOKEN}" }
 headers = { "X-Team" = "${WEB_X_TEAM}" }
 "#
         );
-        let variables: Vec<&str> = sections.variables.iter().map(String::as_str).collect();
+        let variables: Vec<&str> = sections.variables.keys().map(String::as_str).collect();
         let expected = ["FILES_API_KEY", "OLD_TOKEN", "WEB_TOKEN", "WEB_X_TEAM"];
         assert_eq!(variables, expected);
         assert!(sections.notes.is_empty());
     }
 
     #[test]
-    fn values_are_printed_on_request_and_refer_to_nothing() {
+    fn values_are_printed_on_request_and_references_stay() {
         let sections = imported(
             r#"{"mcpServers":{"a":{"command":"run","args":["${HOME}"],"env":{"K":"\u0001${X}"}}}}"#,
             Secrets::Printed,
         );
         let expected = "[upstreams.\"a\"]\ncommand = [\"run\", \"$${HOME}\"]\n\
-                        env = { \"K\" = \"\\u0001$${X}\" }\n";
+                        env = { \"K\" = \"\\u0001${X}\" }\n";
         assert_eq!(sections.text, expected);
         assert!(sections.variables.is_empty());
+        assert_eq!(
+            sections.all_notes(),
+            ["set these variables for riglm, as for MetaMCP: X"]
+        );
+    }
+
+    #[test]
+    fn references_in_variables_stay_references() {
+        let sections = imported(
+            r#"{"mcpServers":{"a":{"command":"run","env":{
+                "ONE":"${GITHUB_TOKEN}", "TWO":"Bearer ${A_TWO}", "THREE":"${1X} ${",
+                "FOUR":"sk-0123456789abcdef ${GITHUB_TOKEN}", "FIVE":"${A_SIX}", "SIX":"x"}}}}"#,
+            Secrets::Referred,
+        );
+        for expected in [
+            r#""ONE" = "${GITHUB_TOKEN}""#,
+            r#""TWO" = "Bearer ${A_TWO}""#,
+            r#""THREE" = "${A_THREE}""#,
+            r#""FOUR" = "${A_FOUR}""#,
+            r#""FIVE" = "${A_SIX}""#,
+            // The export has given the obvious name to another variable.
+            r#""SIX" = "${A_SIX_2}""#,
+        ] {
+            assert!(sections.text.contains(expected), "{}", sections.text);
+        }
+        assert_eq!(
+            sections.all_notes(),
+            [
+                "set these variables for riglm, with the values of the export: A_FOUR, A_SIX_2, \
+                 A_THREE",
+                "set these variables for riglm, as for MetaMCP: A_SIX, A_TWO, GITHUB_TOKEN",
+            ]
+        );
+    }
+
+    #[test]
+    fn each_value_has_a_variable_of_its_own_with_a_valid_name() {
+        let sections = imported(
+            r#"{"mcpServers":{
+                "1password":{"command":"run","env":{"KEY":"1"}},
+                "a":{"command":"run","env":{"b_c":"2"}},
+                "a-b":{"command":"run","env":{"c":"3","C":"4"}},
+                "riglm":{"url":"https://x.example","headers":{"_listen":"5"}}}}"#,
+            Secrets::Referred,
+        );
+        let variables: Vec<&str> = sections.variables.keys().map(String::as_str).collect();
+        let expected = [
+            "A_B_C",
+            "A_B_C_2",
+            "A_B_C_3",
+            "SERVER_1PASSWORD_KEY",
+            "SERVER_RIGLM__LISTEN",
+        ];
+        assert_eq!(variables, expected);
+        for variable in expected {
+            let reference = format!("${{{variable}}}");
+            assert_eq!(sections.text.matches(&reference).count(), 1, "{variable}");
+        }
+    }
+
+    #[test]
+    fn recognised_secrets_in_arguments_and_addresses_become_variables() {
+        let sections = imported(
+            r#"{"mcpServers":{
+                "db":{"command":"npx","args":["server-postgres","postgres://me:pw1@host/db",
+                    "--api-key","pw2","--token=pw3","--header","Authorization: Bearer pw4",
+                    "sk-pw5-0123456789","--verbose","--port=80"]},
+                "web":{"url":"https://u:pw6@x.example/sk-pw7-0123456789/mcp?apiKey=pw8&v=2#top"}}}"#,
+            Secrets::Referred,
+        );
+        assert!(!sections.text.contains("pw"), "{}", sections.text);
+        assert_eq!(
+            sections.text,
+            r#"[upstreams."db"]
+command = ["npx", "server-postgres", "postgres://me:${DB_PASSWORD}@host/db", "--api-key", "${DB_API_KEY}", "--token=${DB_TOKEN}", "--header", "Authorization: ${DB_AUTHORIZATION}", "${DB_ARG_8}", "--verbose", "--port=80"]
+
+[upstreams."web"]
+url = "https://u:${WEB_PASSWORD}@x.example/${WEB_PATH}/mcp?apiKey=${WEB_APIKEY}&v=2#top"
+"#
+        );
+        assert_eq!(
+            sections.all_notes(),
+            [
+                "set these variables for riglm, with the values of the export: DB_API_KEY \
+                 (argument 4 of \"db\"), DB_ARG_8 (argument 8 of \"db\"), DB_AUTHORIZATION \
+                 (argument 7 of \"db\"), DB_PASSWORD (argument 2 of \"db\"), DB_TOKEN (argument 5 \
+                 of \"db\"), WEB_APIKEY (the address of \"web\"), WEB_PASSWORD (the address of \
+                 \"web\"), WEB_PATH (the address of \"web\")"
+            ]
+        );
+    }
+
+    #[test]
+    fn what_may_be_a_secret_is_printed_with_a_note() {
+        let json = r#"{"mcpServers":{
+            "a":{"command":"npx","args":["-y","@scope/server-files-2025-01","k7Gh2kQp9sVw3xYz81bN"]},
+            "b":{"url":"https://x.example/s/k7Gh2kQp9sVw3xYz81bN/mcp"}}}"#;
+        let sections = imported(json, Secrets::Referred);
+        assert_eq!(sections.text.matches("k7Gh2kQp9sVw3xYz81bN").count(), 2);
+        assert_eq!(
+            sections.notes,
+            [
+                "argument 3 of \"a\" may have a secret, and is printed as it is",
+                "the address of \"b\" may have a secret, and is printed as it is",
+            ]
+        );
+        let asked_for = imported(json, Secrets::Printed);
+        assert!(asked_for.notes.is_empty());
+    }
+
+    #[test]
+    fn a_malformed_server_leaves_the_others_alone() {
+        let sections = imported(
+            r#"{"mcpServers":{
+                "a":{"command":"run","args":null,"description":null},
+                "b":{"command":"run","env":["TOKEN=secret"]}, "c":"secret",
+                "d":{"command":"run","args":"secret"}}}"#,
+            Secrets::Referred,
+        );
+        assert_eq!(sections.text, "[upstreams.\"a\"]\ncommand = [\"run\"]\n");
+        assert_eq!(
+            sections.notes,
+            [
+                "\"b\" was left out: the value of \"env\" is malformed",
+                "\"c\" was left out: it is no object",
+                "\"d\" was left out: the value of \"args\" is malformed",
+            ]
+        );
     }
 
     #[test]

@@ -37,12 +37,7 @@ pub(super) async fn run(config: &Config, arguments: &ListsArgs) -> anyhow::Resul
         .map(|summary| (summary.session.id, summary.session.client_info.name))
         .collect();
     let recent = recent_lists(&store, since, arguments.limit, &prices, &clients).await?;
-    if recent.n_connections >= u64::from(arguments.limit) {
-        note(&format!(
-            "only the newest {} sessions are included; there may be more, see --limit",
-            recent.n_connections
-        ));
-    }
+    note_limit(recent.n_connections, arguments.limit);
     if recent.summary.all.sessions == 0 {
         note(&no_lists_reason(config, &recent, arguments));
     }
@@ -67,8 +62,17 @@ pub(super) fn empty(config: &Config, arguments: &ListsArgs) -> Value {
     }
 }
 
+/// Prints a note if the limit may have left out sessions.
+pub(super) fn note_limit(n_sessions: u64, limit: u32) {
+    if n_sessions >= u64::from(limit) {
+        note(&format!(
+            "only the newest {n_sessions} sessions are included; there may be more, see --limit"
+        ));
+    }
+}
+
 /// Returns the time this many days ago.
-fn since(days: u32) -> Timestamp {
+pub(super) fn since(days: u32) -> Timestamp {
     let age = SignedDuration::from_hours(24 * i64::from(days));
     (SystemClock.now().checked_sub(age)).unwrap_or(Timestamp::MIN)
 }

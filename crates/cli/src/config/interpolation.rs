@@ -53,17 +53,19 @@ fn value_of<'a>(
         Some((name, default)) => (name, Some(default)),
         None => (reference, None),
     };
-    let is_name = name.starts_with(|first: char| first.is_ascii_alphabetic() || first == '_')
-        && name
-            .bytes()
-            .all(|byte| byte.is_ascii_alphanumeric() || byte == b'_');
-    if !is_name {
+    if !is_variable_name(name) {
         return Err(InterpolationError::Malformed);
     }
     environment
         .value(name)
         .or(default)
         .ok_or_else(|| InterpolationError::NotSet(name.into()))
+}
+
+/// Returns whether a reference can have this name.
+pub(crate) fn is_variable_name(name: &str) -> bool {
+    name.starts_with(|first: char| first.is_ascii_alphabetic() || first == '_')
+        && (name.bytes()).all(|byte| byte.is_ascii_alphanumeric() || byte == b'_')
 }
 
 #[cfg(test)]

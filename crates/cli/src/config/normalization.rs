@@ -4,7 +4,7 @@ use std::net::{SocketAddr, ToSocketAddrs as _};
 
 use config::{Map, Value, ValueKind};
 
-use super::{ConfigError, WrongValue};
+use super::{ConfigError, WrongValue, is_variable_name};
 
 /// Characters with a meaning in a shell. No shell is used, so they are refused.
 const SHELL_CHARACTERS: &str = "|&;<>()`";
@@ -249,11 +249,7 @@ fn check_program(program: &str) -> Result<(), CommandError> {
         return Err(CommandError::Home);
     }
     let variable = program.split_once('=').map(|(name, _)| name);
-    let is_name = |name: &str| {
-        name.starts_with(|first: char| first.is_ascii_alphabetic() || first == '_')
-            && (name.bytes()).all(|byte| byte.is_ascii_alphanumeric() || byte == b'_')
-    };
-    match variable.filter(|name| is_name(name)) {
+    match variable.filter(|name| is_variable_name(name)) {
         Some(name) => Err(CommandError::Assignment(name.to_owned())),
         None => Ok(()),
     }

@@ -63,13 +63,7 @@ fn check_name(
     name: &UpstreamName,
     tree: &Map<String, Value>,
 ) -> Result<(), ConfigError> {
-    // The namespace has an underscore for each dot, because tool names have no dots.
-    let in_tools = name.as_str().replace('.', "_");
-    let reason = if in_tools.contains(SEPARATOR) {
-        "must not contain __, which separates the upstream name from the tool name"
-    } else if in_tools.ends_with('_') {
-        "must not end with _ or ., which could be read as a part of the tool name"
-    } else {
+    let Some(reason) = name_problem(name) else {
         return Ok(());
     };
     Err(ConfigError::Value {
@@ -79,8 +73,21 @@ fn check_name(
     })
 }
 
+/// Returns the reason why an upstream cannot have a name; `None` if it can.
+pub(crate) fn name_problem(name: &UpstreamName) -> Option<&'static str> {
+    // The namespace has an underscore for each dot, because tool names have no dots.
+    let in_tools = name.as_str().replace('.', "_");
+    if in_tools.contains(SEPARATOR) {
+        Some("must not contain __, which separates the upstream name from the tool name")
+    } else if in_tools.ends_with('_') {
+        Some("must not end with _ or ., which could be read as a part of the tool name")
+    } else {
+        None
+    }
+}
+
 /// Returns the form in which similar names are equal.
-fn comparison_key(name: &UpstreamName) -> String {
+pub(crate) fn comparison_key(name: &UpstreamName) -> String {
     name.as_str().to_ascii_lowercase().replace(['.', '-'], "_")
 }
 

@@ -372,11 +372,15 @@ impl NextTools {
     }
 
     /// Returns the probability that a client searches for a hidden tool that it needs, estimated
-    /// from its earlier sessions; `None` before the first session.
+    /// from its earlier sessions; `None` before the first session. It is for operators: with a
+    /// predictor for each principal, only one that is in memory is asked.
     #[must_use]
     pub fn search_probability(&self, principal: &Principal, client: &str) -> Option<f64> {
         let party = ClientKey::new(principal, client);
-        let learner = self.learner_of_principal(principal);
+        let learner = match &self.principals {
+            None => self.learner.clone(),
+            Some(all) => all.peek(principal)?.learner.clone(),
+        };
         let learner = learner.read();
         let outlook = (learner.sizes()).outlook(party, false, &SessionShape::TYPICAL);
         outlook.is_learned().then_some(outlook.seeks)

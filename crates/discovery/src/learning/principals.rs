@@ -3,7 +3,6 @@
 use std::fmt;
 use std::num::NonZeroUsize;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 
 use lru::LruCache;
 use parking_lot::Mutex;
@@ -63,18 +62,6 @@ impl PrincipalPredictors {
 pub(super) struct PrincipalLearner {
     pub(super) principal: Principal,
     pub(super) learner: SharedLearner,
-    is_ready: AtomicBool,
-}
-
-impl PrincipalLearner {
-    /// Returns whether it has learned the recorded calls of its principal.
-    pub(super) fn is_ready(&self) -> bool {
-        self.is_ready.load(Ordering::Relaxed)
-    }
-
-    pub(super) fn set_ready(&self) {
-        self.is_ready.store(true, Ordering::Relaxed);
-    }
 }
 
 /// The predictors of the principals that were needed last.
@@ -108,10 +95,15 @@ impl PrincipalLearners {
         let new = Arc::new(PrincipalLearner {
             principal: principal.clone(),
             learner: SharedLearner::new(learner),
-            is_ready: AtomicBool::new(false),
         });
         learners.put(principal.clone(), Arc::clone(&new));
         new
+    }
+
+    /// Returns the predictor of a principal if it is in memory. This is no need of the principal: no
+    /// predictor is created, and none stays longer because of it.
+    pub(super) fn peek(&self, principal: &Principal) -> Option<Arc<PrincipalLearner>> {
+        self.learners.lock().peek(principal).cloned()
     }
 
     /// Returns all predictors, by principal.

@@ -4,7 +4,7 @@ mod hidden_tool_use;
 mod snapshots;
 mod trained_predictor;
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::fmt;
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -14,6 +14,7 @@ use std::time::Duration;
 use futures_util::FutureExt as _;
 use riglm_domain::id::{ContextId, InvocationId};
 use riglm_domain::intent::context::ContextSource;
+use riglm_domain::privacy::principal::Principal;
 use riglm_domain::retrieval::embedding::Embedding;
 use riglm_domain::usage::invocation::PastCall;
 use riglm_ports::analytics::{
@@ -59,8 +60,9 @@ const PAGES_BEHIND: usize = 10;
 const N_ADVISED: f64 = 2_000.0;
 /// The time for advice in one read. The remaining calls of the read are learned without advice.
 const ADVICE_BUDGET: Duration = Duration::from_secs(2);
-/// The number of newest calls that are learned again; older ones would count little.
-const MAX_RELEARNED_CALLS: u64 = 200_000;
+/// The number of newest calls that are learned again, of all principals or of the one that a predictor
+/// learns from; older ones would count little.
+const MAX_RELEARNED_CALLS: u32 = 200_000;
 
 /// The repositories for learning.
 #[derive(Clone, Debug)]
@@ -113,9 +115,10 @@ pub struct LearningTask {
     taught: Vec<TrainedPredictor>,
     /// The last call read by the predictors that are behind; `None` before their first part.
     behind_at: Option<InvocationId>,
-    /// The predictors of principals that are behind, and the last call that they have read.
-    new_principals: Vec<(Arc<PrincipalLearner>, TrainedPredictor)>,
-    principals_at: Option<InvocationId>,
+    /// The predictors of principals that are behind.
+    new_principals: VecDeque<NewPrincipal>,
+    /// The most calls that are learned again.
+    max_relearned: u32,
     /// Whether clients were removed since the learned data began. Such data must not be saved any
     /// more.
     is_stale: bool,
@@ -130,6 +133,21 @@ impl fmt::Debug for LearningTask {
             .field("taught", &self.taught)
             .finish_non_exhaustive()
     }
+}
+
+/// A predictor of a principal that has not learned all its recorded calls yet.
+struct NewPrincipal {
+    taught: TrainedPredictor,
+    reading: CallReading,
+}
+
+/// The place of reading the recorded calls.
+#[derive(Debug)]
+struct CallReading {
+    /// The only principal whose calls are read; `None` for all.
+    scope: Option<Principal>,
+    /// The last call that was read; `None` before the first one.
+    after: Option<InvocationId>,
 }
 
 /// The times at which the periodic work is due.
@@ -172,8 +190,8 @@ impl LearningTask {
             taught: std::iter::once(general).chain(of_arms).collect(),
             next_tools,
             behind_at: None,
-            new_principals: Vec::new(),
-            principals_at: None,
+            new_principals: VecDeque::new(),
+            max_relearned: MAX_RELEARNED_CALLS,
             is_stale: false,
             is_store_failing: false,
             advised_share: 1.0,
@@ -325,72 +343,90 @@ impl LearningTask {
             return Ok(false);
         };
         let current = principals.all();
-        let n_general = self.n_general();
-        let of_principals = self.taught.split_off(n_general);
         let is_current = |taught: &TrainedPredictor| {
             let mut known = current.iter();
-            known.any(|known| known.is_ready() && known.learner.is_same(&taught.learner))
+            known.any(|known| known.learner.is_same(&taught.learner))
         };
+        let of_principals = self.taught.split_off(self.n_general());
         self.taught
-            .extend(of_principals.into_iter().filter(is_current));
-        if self.new_principals.is_empty() {
-            let is_trained = |new: &PrincipalLearner| {
-                let mut trained = self.taught.iter().skip(n_general);
-                trained.any(|taught| taught.learner.is_same(&new.learner))
-            };
-            let new = current.into_iter().filter(|one| !is_trained(one));
-            let new: Vec<Arc<PrincipalLearner>> = new.collect();
-            if new.is_empty() {
-                return Ok(false);
+            .extend(of_principals.into_iter().filter(&is_current));
+        self.new_principals.retain(|new| is_current(&new.taught));
+        for one in &current {
+            let mut trained = self.taught.iter().skip(self.n_general());
+            let mut new = self.new_principals.iter().map(|new| &new.taught);
+            let is_same = |taught: &TrainedPredictor| taught.learner.is_same(&one.learner);
+            if !trained.any(is_same) && !new.any(is_same) {
+                let new = self.begin_principal(principals, one).await?;
+                self.new_principals.push_back(new);
             }
-            self.begin_principals(principals, new).await?;
         }
-        let learners = self.new_principals.iter();
-        let learners: Vec<SharedLearner> =
-            learners.map(|(_, taught)| taught.learner.clone()).collect();
-        let mut after = self.principals_at.max(read_to(&learners));
-        let is_all = self.read_on(&learners, &mut after, PAGES_BEHIND).await;
-        self.principals_at = after;
-        if !is_all? {
-            return Ok(true);
-        }
-        for (new, taught) in std::mem::take(&mut self.new_principals) {
-            new.set_ready();
-            self.taught.push(taught);
+        let mut n_pages = PAGES_BEHIND;
+        while let Some(mut new) = self.new_principals.pop_front() {
+            let learner = new.taught.learner.clone();
+            let general = next_tools.learner();
+            let is_done = self
+                .learn_own_calls(&learner, general, &mut new.reading, &mut n_pages)
+                .await;
+            if matches!(is_done, Ok(true)) {
+                self.taught.push(new.taught);
+            } else {
+                self.new_principals.push_front(new);
+                return is_done.map(|_| true);
+            }
         }
         Ok(false)
     }
 
-    /// Restores the snapshots of new principals. Those without one begin with the oldest call.
-    async fn begin_principals(
-        &mut self,
+    /// Restores the snapshot of a new principal. Without one, it begins with the oldest call that is
+    /// learned again.
+    async fn begin_principal(
+        &self,
         principals: &PrincipalLearners,
-        new: Vec<Arc<PrincipalLearner>>,
-    ) -> Result<(), StoreError> {
+        new: &PrincipalLearner,
+    ) -> Result<NewPrincipal, StoreError> {
         let origin = self.origin().await?;
-        let mut begun = Vec::new();
-        for new in new {
-            let PrincipalPredictors { make, .. } = &principals.how;
-            let model = principals.how.model_of(&new.principal);
-            let taught = TrainedPredictor::new(model, Arc::clone(make), new.learner.clone());
-            let mut taught = taught.only_of(new.principal.clone());
-            taught.reset(origin);
-            let snapshot = self.stores.snapshots.newest_snapshot(&taught.model).await?;
-            taught.version = snapshot.as_ref().map_or(0, |snapshot| snapshot.version);
-            if let Some(snapshot) = snapshot {
-                restore_snapshot(&taught.learner, snapshot).await;
-            }
-            taught.n_saved = Some(taught.learner.read().n_learned());
-            begun.push((new, taught));
+        let PrincipalPredictors { make, .. } = &principals.how;
+        let model = principals.how.model_of(&new.principal);
+        let taught = TrainedPredictor::new(model, Arc::clone(make), new.learner.clone());
+        let mut taught = taught.only_of(new.principal.clone());
+        taught.reset(origin);
+        let snapshot = self.stores.snapshots.newest_snapshot(&taught.model).await?;
+        taught.version = snapshot.as_ref().map_or(0, |snapshot| snapshot.version);
+        if let Some(snapshot) = snapshot {
+            restore_snapshot(&taught.learner, snapshot).await;
         }
-        let learners: Vec<SharedLearner> = begun
-            .iter()
-            .map(|(_, taught)| taught.learner.clone())
-            .collect();
+        taught.n_saved = Some(taught.learner.read().n_learned());
+        let learners = [taught.learner.clone()];
         self.know_tools(&learners).await?;
-        self.principals_at = None;
-        self.new_principals = begun;
-        Ok(())
+        self.skip_older(Some(&new.principal), &learners).await?;
+        Ok(NewPrincipal {
+            reading: CallReading {
+                scope: Some(new.principal.clone()),
+                after: read_to(&learners),
+            },
+            taught,
+        })
+    }
+
+    /// Trains a predictor with at most `n_pages` pages of the unread calls of its principal, and
+    /// subtracts their number; returns whether that was everything. `general` has learned from all
+    /// principals.
+    async fn learn_own_calls(
+        &self,
+        learner: &SharedLearner,
+        general: &SharedLearner,
+        reading: &mut CallReading,
+        n_pages: &mut usize,
+    ) -> Result<bool, StoreError> {
+        // Until here, no call can come any more. Taken before the reading, so that it has all of them.
+        let settled = general.read().read_to();
+        let learners = std::slice::from_ref(learner);
+        let is_all = self.read_on(learners, reading, n_pages).await?;
+        if let (true, Some(settled)) = (is_all, settled) {
+            // The calls of others need not be read.
+            learner.write().skip_to(settled);
+        }
+        Ok(is_all)
     }
 
     /// Trains the predictors that are behind with a part of their unread calls; returns whether
@@ -406,9 +442,13 @@ impl LearningTask {
         }
         // The position of reading is kept apart from the settled position, which may stay behind
         // it.
-        let mut after = self.behind_at.max(read_to(&learners));
-        let is_all = self.read_on(&learners, &mut after, PAGES_BEHIND).await;
-        self.behind_at = after;
+        let mut reading = CallReading {
+            scope: None,
+            after: self.behind_at.max(read_to(&learners)),
+        };
+        let mut n_pages = PAGES_BEHIND;
+        let is_all = self.read_on(&learners, &mut reading, &mut n_pages).await;
+        self.behind_at = reading.after;
         if !is_all? {
             return Ok(true);
         }
@@ -452,37 +492,44 @@ impl LearningTask {
         Ok(())
     }
 
-    /// Returns whether the learned data is so old that it must be rebuilt.
+    /// Returns whether the learned data is so old that it must be rebuilt. What a principal left in a
+    /// snapshot long ago is rebuilt together with the rest.
     fn is_old(&self) -> bool {
         let now = self.clock.now();
-        self.taught.iter().any(|taught| {
+        self.taught.iter().take(self.n_general()).any(|taught| {
             let age = now.duration_since(taught.learner.read().origin().begun_at);
             Duration::try_from(age).is_ok_and(|age| age >= RELEARN_INTERVAL)
         })
     }
 
     async fn catch_up(&self, learners: &[SharedLearner]) -> Result<(), StoreError> {
-        let mut after = read_to(learners);
-        while !self.read_on(learners, &mut after, usize::MAX).await? {}
+        let mut reading = CallReading {
+            scope: None,
+            after: read_to(learners),
+        };
+        let mut n_pages = usize::MAX;
+        while !self.read_on(learners, &mut reading, &mut n_pages).await? {}
         Ok(())
     }
 
-    /// Learns from at most `n_pages` pages of calls after `after`, and moves it on; returns whether
-    /// that was everything.
+    /// Learns from at most `n_pages` pages of calls, and subtracts their number; returns whether that
+    /// was everything.
     async fn read_on(
         &self,
         learners: &[SharedLearner],
-        after: &mut Option<InvocationId>,
-        n_pages: usize,
+        reading: &mut CallReading,
+        n_pages: &mut usize,
     ) -> Result<bool, StoreError> {
         let mut is_all = false;
-        for _ in 0..n_pages {
-            let page = self.stores.calls.past_calls(*after, PAGE).await?;
+        while *n_pages > 0 {
+            *n_pages -= 1;
+            let (scope, after) = (reading.scope.as_ref(), reading.after);
+            let page = self.stores.calls.past_calls(scope, after, PAGE).await?;
             is_all = page.len() < PAGE as usize;
             if let Some(last) = page.last() {
                 let last = last.id;
                 self.teach(learners, page).await?;
-                *after = Some(last);
+                reading.after = Some(last);
                 for learner in learners {
                     learner.write().settle(self.clock.now());
                     learn_hidden_tool_use(learner, &*self.stores.activities, self.clock.now())
@@ -635,22 +682,24 @@ impl LearningTask {
         }
         let all = InvocationFilter::default();
         let n_calls = self.stores.calls.count(&all).await?;
-        let mut n_left_out = n_calls.saturating_sub(MAX_RELEARNED_CALLS);
-        let n_learned = n_calls.clamp(1, MAX_RELEARNED_CALLS);
+        let n_learned = n_calls.clamp(1, u64::from(self.max_relearned));
         let n_learned = u32::try_from(n_learned).map_or(f64::MAX, f64::from);
         self.advised_share = (N_ADVISED / n_learned).min(1.0);
-        let mut after = None;
-        while n_left_out > 0 {
-            let limit = u32::try_from(n_left_out).map_or(PAGE, |n| n.min(PAGE));
-            let page = self.stores.calls.past_calls(after, limit).await?;
-            let Some(last) = page.last() else {
-                break;
-            };
-            after = Some(last.id);
+        self.skip_older(None, learners).await
+    }
+
+    /// Makes the learners skip all calls, of a principal or of all, but the newest ones that are
+    /// learned again.
+    async fn skip_older(
+        &self,
+        scope: Option<&Principal>,
+        learners: &[SharedLearner],
+    ) -> Result<(), StoreError> {
+        let n = self.max_relearned;
+        if let Some(last) = self.stores.calls.call_before_newest(scope, n).await? {
             for learner in learners {
-                learner.write().skip_to(last.id);
+                learner.write().skip_to(last);
             }
-            n_left_out = n_left_out.saturating_sub(page.len() as u64);
         }
         Ok(())
     }
@@ -663,12 +712,26 @@ impl LearningTask {
         let fresh: Vec<SharedLearner> = fresh.collect();
         // New principals begin again with this origin.
         self.new_principals.clear();
-        // The oldest calls may be all that some principal has made.
-        self.skip_old(&fresh[..self.n_general()]).await?;
+        let (general, of_principals) = fresh.split_at(self.n_general());
+        self.skip_old(general).await?;
         self.know_tools(&fresh).await?;
-        let learned = self.catch_up(&fresh).await;
+        let learned = self.catch_up(general).await;
         self.advised_share = 1.0;
         learned?;
+        let principals = self.taught.iter().skip(self.n_general());
+        for (taught, learner) in principals.zip(of_principals) {
+            let learners = std::slice::from_ref(learner);
+            self.skip_older(taught.principal.as_ref(), learners).await?;
+            let mut reading = CallReading {
+                scope: taught.principal.clone(),
+                after: read_to(learners),
+            };
+            let mut n_pages = usize::MAX;
+            while !self
+                .learn_own_calls(learner, &general[0], &mut reading, &mut n_pages)
+                .await?
+            {}
+        }
         for (taught, fresh) in self.taught.iter_mut().zip(&fresh) {
             taught.learner.take_over(fresh);
             taught.n_saved = None;

@@ -30,9 +30,10 @@ const REFRESH_INTERVAL: SignedDuration = SignedDuration::from_mins(1);
 const AGE_CLASSES_DAYS: [u32; 6] = [1, 4, 16, 64, 256, 1_024];
 /// Outcomes and latencies of calls older than this are not counted.
 const COUNTED_DAYS: u32 = 90;
-/// Maximum number of calls in which sequences are searched, newest first.
+/// Maximum number of calls in which sequences are searched, newest first: of all principals, or of
+/// each if they are isolated.
 const MAX_CALLS: u32 = 10_000;
-/// Maximum number of feedback entries, newest first.
+/// Maximum number of feedback entries, newest first, of all principals or of each.
 const MAX_FEEDBACK: u32 = 20_000;
 /// Maximum number of principals with cached statistics.
 const MAX_PRINCIPALS: NonZeroUsize = NonZeroUsize::MIN.saturating_add(255);
@@ -270,7 +271,6 @@ impl SharedStatistics {
         half_life_days: f64,
         now: Timestamp,
     ) -> Result<Self, StoreError> {
-        let is_counted = |of: &Principal| scope.is_none_or(|principal| principal == of);
         let mut of: BTreeMap<ToolRef, ToolPerformance> = BTreeMap::new();
         let mut uses: BTreeMap<ToolRef, Vec<(f64, u64)>> = BTreeMap::new();
         for days in AGE_CLASSES_DAYS {
@@ -288,13 +288,11 @@ impl SharedStatistics {
             standing.endings = CallOutcomes::from(&statistics);
             standing.latency = latency(&statistics);
         }
-        let feedback = store.feedback(None, MAX_FEEDBACK).await?.into_iter();
-        for feedback in feedback.filter(|one| is_counted(&one.principal)) {
+        for feedback in store.feedback(scope, None, MAX_FEEDBACK).await? {
             of.entry(feedback.tool.clone()).or_default().rate(&feedback);
         }
         let transitions = store.transitions(scope, None).await?;
-        let mut calls = store.recent_calls(MAX_CALLS).await?;
-        calls.retain(|call| is_counted(&call.principal));
+        let calls = store.recent_calls(scope, MAX_CALLS).await?;
         Ok(Self {
             of,
             successions: Arc::new(Successions::new(&transitions)),

@@ -132,7 +132,9 @@ fn redact(value: &mut Value) {
     }
 }
 
-fn is_secret_name(name: &str) -> bool {
+/// Returns whether the name of a value, such as `api_key` or `--token`, suggests a secret.
+#[must_use]
+pub fn is_secret_name(name: &str) -> bool {
     let folded: String = name
         .chars()
         .filter(|c| !matches!(c, '-' | '_'))
@@ -141,7 +143,9 @@ fn is_secret_name(name: &str) -> bool {
     SECRET_NAMES.iter().any(|part| folded.contains(part))
 }
 
-fn is_credential(text: &str) -> bool {
+/// Returns whether a text has the form of a well-known credential, or is a URL with a password.
+#[must_use]
+pub fn is_credential(text: &str) -> bool {
     let text = text.trim_start();
     text.len() >= MIN_CREDENTIAL_CHARS
         && (SECRET_PREFIXES

@@ -189,14 +189,7 @@ impl ListAccount {
         let newest = activity.newest_list();
         let tokens = newest.and_then(|list| list.tokens);
         let loaded = (activity.lists.iter()).flat_map(|list| list.tools.tools());
-        let mut tally = Tally::new(prices);
-        for event in events_in_order(activity) {
-            match event {
-                ActivityEvent::List(list) => tally.add_list(list),
-                ActivityEvent::Search(search) => tally.add_search(search),
-                ActivityEvent::Call(call) => tally.add_call(call),
-            }
-        }
+        let tally = Tally::of(activity, prices);
         Self {
             tools_loaded: loaded.collect::<BTreeSet<_>>().len() as u64,
             tools_used: tally.used.len() as u64,
@@ -226,40 +219,9 @@ pub fn weighed_cost(activity: &ListActivity, prices: &ListPrices) -> Option<f64>
     if activity.lists.is_empty() || !is_counted {
         return None;
     }
-    let mut tally = Tally::new(&prices.model);
-    for event in events_in_order(activity) {
-        match event {
-            ActivityEvent::List(list) => tally.add_list(list),
-            ActivityEvent::Search(search) => tally.add_search(search),
-            ActivityEvent::Call(call) => tally.add_call(call),
-        }
-    }
+    let tally = Tally::of(activity, &prices.model);
     let cost = tally.paid + (prices.search_weight - 1.0) * tally.paid_for_searches;
     cost.is_finite().then_some(cost)
-}
-
-enum ActivityEvent<'a> {
-    List(&'a SeenList),
-    Search(&'a RecordedSearch),
-    Call(&'a RecordedCall),
-}
-
-/// Returns the events by time. At equal times, lists come first and calls last.
-fn events_in_order(activity: &ListActivity) -> Vec<ActivityEvent<'_>> {
-    let lists = activity
-        .lists
-        .iter()
-        .map(|list| (list.at, ActivityEvent::List(list)));
-    let searches =
-        (activity.searches.iter()).map(|search| (search.at, ActivityEvent::Search(search)));
-    let calls = activity
-        .calls
-        .iter()
-        .map(|call| (call.at, ActivityEvent::Call(call)));
-    let mut events: Vec<_> = lists.chain(searches).chain(calls).collect();
-    // A stable sort keeps lists, searches and calls in this order at equal times.
-    events.sort_by_key(|(at, _)| *at);
-    events.into_iter().map(|(_, event)| event).collect()
 }
 
 #[cfg(test)]

@@ -7,9 +7,6 @@
 //! and `p(a)` of the shown size is its propensity. The numbers of a draw come from outside: this
 //! module draws nothing itself.
 
-use std::fmt;
-use std::str::FromStr;
-
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
@@ -20,8 +17,8 @@ use crate::num::to_f64;
 
 /// The number of values of each number of a [`SizeDraw`]: 2^32.
 const DRAW_VALUES: f64 = 4_294_967_296.0;
-/// The largest difference between a stored propensity and the one of its mixture. Text forms of
-/// databases round less than this.
+/// The largest difference between a stored propensity and the one of its mixture, as a share of the
+/// latter. Text forms of databases round less than this.
 const TOLERANCE: f64 = 1e-9;
 
 /// The share of lists whose size is drawn at random: a finite number from 0 to 1.
@@ -47,7 +44,8 @@ pub enum SizeChoiceError {
     /// The probability is not above 0 and at most 1.
     #[error("a propensity must be a number above 0 and at most 1, not {0}")]
     Propensity(f64),
-    /// A candidate occurs twice, or the candidates are not in ascending order.
+    /// A candidate occurs twice, or the candidates and then the sizes with the list of the longest
+    /// one are not in ascending order.
     #[error("the candidate sizes must be in ascending order, each of them once")]
     Candidates,
     /// The shown size or the size of the greedy rule is not a candidate.
@@ -177,8 +175,12 @@ pub struct SizeChoice {
     pub greedy: ListSize,
     /// The share of explored lists.
     pub share: ExplorationShare,
-    /// The sizes of which an explored list gets one, ascending.
+    /// The sizes of which an explored list gets one, ascending. Their lists differ from each other.
     pub candidates: Vec<ListSize>,
+    /// Larger sizes, ascending, with the same list as the largest candidate, because no further tool
+    /// fits. They share its probability.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub same_as_largest: Vec<ListSize>,
     /// The probability with which this size was shown.
     pub propensity: Propensity,
     /// The draw. Lists with the same draw are not independent of each other.
@@ -209,6 +211,7 @@ impl SizeChoice {
             greedy,
             share,
             candidates,
+            same_as_largest: Vec::new(),
             propensity: Propensity::CERTAIN,
             draw,
         };
@@ -218,9 +221,20 @@ impl SizeChoice {
         choice
     }
 
-    /// Returns the probability with which the mixture shows a size: 0 for one that is no candidate.
+    /// Returns the candidate with the same list as a size; the size itself if there is none.
+    #[must_use]
+    pub fn effective(&self, size: ListSize) -> ListSize {
+        let largest = self.candidates.last().copied();
+        largest
+            .filter(|_| self.same_as_largest.contains(&size))
+            .unwrap_or(size)
+    }
+
+    /// Returns the probability with which the mixture shows the list of a size: 0 for one that is no
+    /// candidate.
     #[must_use]
     pub fn probability(&self, size: ListSize) -> f64 {
+        let size = self.effective(size);
         if !self.candidates.contains(&size) {
             return 0.0;
         }
@@ -245,7 +259,8 @@ impl SizeChoice {
     /// Returns [`SizeChoiceError`] if candidates are out of order, if the size or the greedy size
     /// is none of them, or if the propensity is not the probability of the size.
     pub fn check(&self) -> Result<(), SizeChoiceError> {
-        if !self.candidates.is_sorted_by(|a, b| a < b) {
+        let sizes = self.candidates.iter().chain(&self.same_as_largest);
+        if !sizes.is_sorted_by(|a, b| a < b) {
             return Err(SizeChoiceError::Candidates);
         }
         let missing = [self.size, self.greedy]
@@ -255,7 +270,8 @@ impl SizeChoice {
             return Err(SizeChoiceError::NoCandidate(size));
         }
         let (found, expected) = (self.propensity.get(), self.probability(self.size));
-        if (found - expected).abs() > TOLERANCE {
+        // A share of the probability: a weight is its inverse, so a small one must be as exact.
+        if (found - expected).abs() > TOLERANCE * expected {
             return Err(SizeChoiceError::OtherPropensity { found, expected });
         }
         Ok(())
@@ -269,6 +285,8 @@ pub struct ExploredCatalog<'a> {
     pub n_tools: usize,
     /// Number of tokens of all their definitions.
     pub all_tokens: u64,
+    /// Number of tools that fit into the token budget, without those that are shown in any case.
+    pub n_fitting: usize,
     /// The bounds of the list.
     pub bounds: &'a ListBounds,
 }
@@ -277,7 +295,8 @@ impl ExploredCatalog<'_> {
     /// Decides a list size by a draw in place of the greedy rule, whose decision is `greedy`.
     ///
     /// Candidates are the [`LIST_SIZES`] below the size of the catalog, within the bounds. All
-    /// tools are a candidate if they fit into the bounds, or if the greedy rule shows all.
+    /// tools are a candidate if they fit into the bounds, or if the greedy rule shows all. Of sizes
+    /// with the same list, the smallest is the candidate of all.
     ///
     /// Returns `None` if nothing is explored: the share is 0, or the greedy rule did not compare
     /// sizes, because the catalog is small or no session was learned from.
@@ -288,68 +307,73 @@ impl ExploredCatalog<'_> {
         share: ExplorationShare,
         draw: SizeDraw,
     ) -> Option<SizeChoice> {
-        if share.is_off() {
-            return None;
-        }
-        let greedy = match greedy {
-            Err(ShowAllReason::SmallCatalog | ShowAllReason::ColdStart) => return None,
-            Err(ShowAllReason::NotPaying) => ListSize::All,
-            Ok(n) => ListSize::Tools(n),
-        };
+        let greedy = compared_size(greedy).filter(|_| !share.is_off())?;
         let bounds = self.bounds;
-        let least = bounds.min_tools.min(bounds.max_tools);
         let shorter = LIST_SIZES.into_iter().filter(|size| *size < self.n_tools);
         let mut candidates: Vec<ListSize> = shorter
-            .map(|size| size.clamp(least, bounds.max_tools))
+            .map(|size| size.clamp(self.least_tools(), bounds.max_tools))
             .filter(|size| *size < self.n_tools)
             .map(ListSize::Tools)
             .collect();
-        let fits_budget = (bounds.token_budget).is_none_or(|budget| self.all_tokens <= budget);
-        if self.n_tools <= bounds.max_tools && fits_budget {
+        if self.n_tools <= bounds.max_tools && self.fits_budget() {
             candidates.push(ListSize::All);
         }
-        Some(SizeChoice::new(greedy, candidates, share, draw))
+        candidates.push(greedy);
+        candidates.sort_unstable();
+        candidates.dedup();
+        // A longer list only adds tools, so the sizes with equal lists are the largest ones.
+        let is_full = |size: &ListSize| match size {
+            ListSize::Tools(n) => *n >= self.n_fitting,
+            ListSize::All => true,
+        };
+        let n_distinct =
+            (candidates.iter().position(is_full)).map_or(candidates.len(), |at| at + 1);
+        let same_as_largest = candidates.split_off(n_distinct);
+        let largest = candidates.last().copied();
+        let greedy = largest
+            .filter(|_| same_as_largest.contains(&greedy))
+            .unwrap_or(greedy);
+        Some(SizeChoice {
+            same_as_largest,
+            ..SizeChoice::new(greedy, candidates, share, draw)
+        })
+    }
+
+    /// Returns an earlier decision about the same list if it can stay, whatever the greedy rule says
+    /// now: sizes are still explored and compared, and its size is still within the bounds.
+    #[must_use]
+    pub fn keep(
+        &self,
+        greedy: Result<usize, ShowAllReason>,
+        share: ExplorationShare,
+        earlier: &SizeChoice,
+    ) -> Option<SizeChoice> {
+        compared_size(greedy).filter(|_| !share.is_off())?;
+        let is_within = match earlier.size {
+            ListSize::Tools(n) => (self.least_tools()..=self.bounds.max_tools).contains(&n),
+            ListSize::All => {
+                let was_shown_anyway = earlier.greedy == ListSize::All;
+                self.fits_budget() && (was_shown_anyway || self.n_tools <= self.bounds.max_tools)
+            }
+        };
+        is_within.then(|| earlier.clone())
+    }
+
+    fn least_tools(&self) -> usize {
+        self.bounds.min_tools.min(self.bounds.max_tools)
+    }
+
+    fn fits_budget(&self) -> bool {
+        (self.bounds.token_budget).is_none_or(|budget| self.all_tokens <= budget)
     }
 }
 
-impl fmt::Display for ListSize {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Tools(n) => n.fmt(f),
-            Self::All => f.write_str("all"),
-        }
-    }
-}
-
-/// The error for a text that is no list size.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("expected a number of tools or \"all\", not {0:?}")]
-pub struct UnknownListSize(pub String);
-
-impl FromStr for ListSize {
-    type Err = UnknownListSize;
-
-    fn from_str(text: &str) -> Result<Self, Self::Err> {
-        if text == "all" {
-            return Ok(Self::All);
-        }
-        text.parse()
-            .map(Self::Tools)
-            .map_err(|_| UnknownListSize(text.to_owned()))
-    }
-}
-
-impl TryFrom<String> for ListSize {
-    type Error = UnknownListSize;
-
-    fn try_from(text: String) -> Result<Self, Self::Error> {
-        text.parse()
-    }
-}
-
-impl From<ListSize> for String {
-    fn from(size: ListSize) -> Self {
-        size.to_string()
+/// Returns the size that the greedy rule decided by comparing sizes; `None` if it did not.
+fn compared_size(greedy: Result<usize, ShowAllReason>) -> Option<ListSize> {
+    match greedy {
+        Err(ShowAllReason::SmallCatalog | ShowAllReason::ColdStart) => None,
+        Err(ShowAllReason::NotPaying) => Some(ListSize::All),
+        Ok(n) => Some(ListSize::Tools(n)),
     }
 }
 
@@ -371,11 +395,12 @@ mod tests {
         let catalog = ExploredCatalog {
             n_tools,
             all_tokens: 100 * n_tools as u64,
+            n_fitting: n_tools,
             bounds: &bounds,
         };
         let draw = SizeDraw::of_unit(1, "unit");
         let choice = catalog.explore(Ok(greedy), share(0.5), draw).unwrap();
-        assert_eq!(choice.check(), Ok(()));
+        assert_eq!((choice.check(), choice.same_as_largest.len()), (Ok(()), 0));
         choice.candidates
     }
 
@@ -413,6 +438,7 @@ mod tests {
         let catalog = ExploredCatalog {
             n_tools: 60,
             all_tokens: 6_000,
+            n_fitting: 60,
             bounds: &bounds,
         };
         let draw = SizeDraw::of_unit(1, "unit");
@@ -425,6 +451,78 @@ mod tests {
             assert_eq!(explore(Err(unexplored), 1.0), None);
         }
         assert_eq!(explore(Ok(10), 0.0), None);
+    }
+
+    #[test]
+    fn sizes_with_equal_lists_share_their_probability() {
+        let bounds = ListBounds {
+            min_tools: 5,
+            max_tools: 100,
+            token_budget: Some(1_200),
+        };
+        let catalog = ExploredCatalog {
+            n_tools: 500,
+            all_tokens: 50_000,
+            n_fitting: 12,
+            bounds: &bounds,
+        };
+        for unit in 0..20 {
+            let draw = SizeDraw::of_unit(1, &unit.to_string());
+            let choice = catalog.explore(Ok(40), share(0.6), draw).unwrap();
+            assert_eq!(choice.check(), Ok(()));
+            assert_eq!(choice.candidates, tools(&[5, 10, 20]));
+            assert_eq!(choice.same_as_largest, tools(&[40, 80]));
+            assert_eq!(choice.greedy, ListSize::Tools(20));
+            for size in [20, 40, 80] {
+                let probability = choice.probability(ListSize::Tools(size));
+                assert!((probability - 0.6).abs() < 1e-12, "{probability}");
+            }
+            assert!((choice.probability(ListSize::Tools(5)) - 0.2).abs() < 1e-12);
+            assert!(choice.probability(ListSize::All) <= 0.0);
+        }
+        // Of 30 tools, 20 are banned.
+        let few = ExploredCatalog {
+            n_tools: 30,
+            all_tokens: 900,
+            n_fitting: 10,
+            bounds: &bounds,
+        };
+        let draw = SizeDraw { coin: 0, place: 0 };
+        let shown = few.explore(Err(ShowAllReason::NotPaying), share(0.5), draw);
+        let shown = shown.unwrap();
+        assert_eq!(shown.candidates, tools(&[5, 10]));
+        assert_eq!(shown.effective(ListSize::All), ListSize::Tools(10));
+        assert_eq!(shown.greedy, ListSize::Tools(10));
+    }
+
+    #[test]
+    fn an_earlier_choice_stays_while_its_size_is_possible() {
+        let bounds = |max_tools, token_budget| ListBounds {
+            min_tools: 5,
+            max_tools,
+            token_budget,
+        };
+        let keeps = |earlier: &SizeChoice, bounds: ListBounds, greedy, value| {
+            let catalog = ExploredCatalog {
+                n_tools: 60,
+                all_tokens: 6_000,
+                n_fitting: 60,
+                bounds: &bounds,
+            };
+            let kept = catalog.keep(greedy, share(value), earlier);
+            assert!(kept.is_none() || kept.as_ref() == Some(earlier));
+            kept.is_some()
+        };
+        let draw = SizeDraw { coin: 0, place: 0 };
+        let five = SizeChoice::new(ListSize::Tools(10), tools(&[5, 10]), share(0.5), draw);
+        assert!(keeps(&five, bounds(20, None), Ok(20), 0.01));
+        assert!(!keeps(&five, bounds(20, None), Ok(20), 0.0));
+        assert!(!keeps(&five, bounds(4, None), Ok(4), 0.5));
+        let cold = Err(ShowAllReason::ColdStart);
+        assert!(!keeps(&five, bounds(20, None), cold, 0.5));
+        let all = SizeChoice::new(ListSize::All, Vec::new(), share(0.5), draw);
+        assert!(keeps(&all, bounds(20, None), Ok(20), 0.5));
+        assert!(!keeps(&all, bounds(20, Some(5_999)), Ok(20), 0.5));
     }
 
     #[test]
@@ -447,6 +545,20 @@ mod tests {
         assert!(other(|it| it.size = ListSize::All).contains("size all is not one of"));
         assert!(other(|it| it.greedy = ListSize::Tools(7)).contains("size 7 is not"));
         assert!(other(|it| it.propensity = Propensity::CERTAIN).contains("propensity is 1, but"));
+        assert!(other(|it| it.same_as_largest = it.candidates.clone()).contains("ascending order"));
+        // However small it is, a propensity has to be right.
+        let rare = SizeChoice::new(
+            ListSize::Tools(10),
+            tools(&[5, 10]),
+            share(2e-10),
+            SizeDraw { coin: 0, place: 0 },
+        );
+        assert_eq!((rare.size, rare.check()), (ListSize::Tools(5), Ok(())));
+        let doubled = SizeChoice {
+            propensity: Propensity::try_from(2e-10).unwrap(),
+            ..rare
+        };
+        assert!(doubled.check().is_err());
         for value in [0.0, -0.1, 1.1, f64::NAN] {
             assert!(Propensity::try_from(value).is_err());
         }
@@ -490,8 +602,11 @@ mod tests {
         ) {
             let max_tools = (min_tools + more).max(1);
             let bounds = ListBounds { min_tools, max_tools, token_budget };
+            let n_fitting = token_budget.map_or(n_tools, |budget| {
+                usize::try_from(budget / tokens).unwrap().min(n_tools)
+            });
             let catalog = ExploredCatalog {
-                n_tools, all_tokens: tokens * n_tools as u64, bounds: &bounds,
+                n_tools, all_tokens: tokens * n_tools as u64, n_fitting, bounds: &bounds,
             };
             let greedy = if shows_all {
                 Err(ShowAllReason::NotPaying)
@@ -503,6 +618,11 @@ mod tests {
             prop_assert_eq!(choice.check(), Ok(()));
             let sum: f64 = choice.candidates.iter().map(|size| choice.probability(*size)).sum();
             prop_assert!((sum - 1.0).abs() < 1e-9, "{}", sum);
+            let n_full = choice.candidates.iter().filter(|size| match size {
+                ListSize::Tools(n) => *n >= n_fitting,
+                ListSize::All => true,
+            });
+            prop_assert!(n_full.count() <= 1, "{:?}", choice.candidates);
             match choice.size {
                 ListSize::Tools(n) => prop_assert!(n >= min_tools.min(max_tools) && n <= max_tools),
                 ListSize::All => {

@@ -11,6 +11,9 @@
 //! rule). This implementation takes the best size itself, and stays with it while others cost about
 //! the same.
 
+use std::fmt;
+use std::str::FromStr;
+
 use serde::{Deserialize, Serialize};
 
 use super::prices::ListPrices;
@@ -33,6 +36,47 @@ pub enum ListSize {
     Tools(usize),
     /// All tools.
     All,
+}
+
+impl fmt::Display for ListSize {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Tools(n) => n.fmt(f),
+            Self::All => f.write_str("all"),
+        }
+    }
+}
+
+/// The error for a text that is no list size.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("expected a number of tools or \"all\", not {0:?}")]
+pub struct UnknownListSize(pub String);
+
+impl FromStr for ListSize {
+    type Err = UnknownListSize;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        if text == "all" {
+            return Ok(Self::All);
+        }
+        text.parse()
+            .map(Self::Tools)
+            .map_err(|_| UnknownListSize(text.to_owned()))
+    }
+}
+
+impl TryFrom<String> for ListSize {
+    type Error = UnknownListSize;
+
+    fn try_from(text: String) -> Result<Self, Self::Error> {
+        text.parse()
+    }
+}
+
+impl From<ListSize> for String {
+    fn from(size: ListSize) -> Self {
+        size.to_string()
+    }
 }
 
 /// The way in which a client finds a hidden tool.

@@ -1,6 +1,11 @@
 //! Logged list sizes of a store, with the outcomes of their sessions.
+//!
+//! A session counts under the size that was first drawn for it, whatever it saw and did later
+//! (intention to treat; Hollis and Campbell 1999, <https://doi.org/10.1136/bmj.319.7211.670>). To
+//! leave out sessions because of what they did would bias the estimates: whether a session makes a
+//! call at all may depend on the size of its list.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use jiff::{SignedDuration, Timestamp};
 use riglm_discovery::activity_units::{ActivityUnits, CONNECTIONS_PER_READ, MAX_ACTIVITY_ROWS};
@@ -14,7 +19,7 @@ use riglm_ports::analytics::{ListRepository, StoreError};
 
 use super::log::{LoggedChoice, SessionOutcome};
 
-/// A session is over after this time without calls.
+/// A session is over after this time without activity.
 const OVER_AFTER: SignedDuration = SignedDuration::from_hours(1);
 /// The weight of the assumed number of calls in the mean of earlier sessions, in sessions.
 const N_ASSUMED: f64 = 2.0;
@@ -62,7 +67,7 @@ impl Default for SessionOwner {
     }
 }
 
-/// The logged choices of a store, and the numbers of sessions that were left out.
+/// The logged choices of a store, and the numbers of sessions that were left out or are unusual.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct StoredChoices {
     /// The sessions, in the order of their first lists.
@@ -73,12 +78,16 @@ pub struct StoredChoices {
     pub n_unexplored: usize,
     /// Sessions that are not over yet.
     pub n_running: usize,
-    /// Sessions without calls and searches.
-    pub n_idle: usize,
-    /// Sessions that saw lists of several draws.
-    pub n_mixed: usize,
     /// Sessions whose lists have no token counts.
     pub n_uncounted: usize,
+    /// Connections without calls and searches that belong to another session: their client was
+    /// active over another connection.
+    pub n_parts: usize,
+    /// Sessions among the choices without calls and searches. They sent no prompt, so they cost
+    /// nothing.
+    pub n_idle: usize,
+    /// Sessions among the choices that later saw a list of another draw.
+    pub n_mixed: usize,
 }
 
 /// A session with a logged choice, before its features are known.
@@ -89,7 +98,52 @@ struct ExploredSession {
     n_tools: usize,
     available_tokens: u64,
     n_calls: usize,
+    /// Whether it made no call and no search.
+    is_idle: bool,
+    /// Whether it later saw a list of another draw.
+    is_mixed: bool,
     outcome: SessionOutcome,
+}
+
+/// The period in which a client made calls and searches.
+struct ActivePeriod {
+    /// The draws of its lists. It has none if the lists were shown over another connection.
+    draws: BTreeSet<SizeDraw>,
+    from: Timestamp,
+    to: Timestamp,
+}
+
+impl ActivePeriod {
+    /// Returns the period of an activity; `None` without calls and searches.
+    fn of(activity: &ListActivity) -> Option<Self> {
+        let uses = uses(activity);
+        let (from, to) = (uses.clone().min()?, uses.max()?);
+        let choices = activity
+            .lists
+            .iter()
+            .filter_map(|list| list.size_choice.as_ref());
+        Some(Self {
+            draws: choices.map(|choice| choice.draw).collect(),
+            from,
+            to,
+        })
+    }
+
+    /// Returns whether an idle connection is a part of the session of this period: the period is at
+    /// its time, and has the same list, or none of its own.
+    fn has_part(&self, idle: &ExploredSession) -> bool {
+        let is_near = |at: Timestamp| {
+            self.from.duration_since(at) < OVER_AFTER && at.duration_since(self.to) < OVER_AFTER
+        };
+        let has_list = self.draws.is_empty() || self.draws.contains(&idle.choice.draw);
+        has_list && is_near(idle.begins)
+    }
+}
+
+/// Returns the times of the calls and searches.
+fn uses(activity: &ListActivity) -> impl Iterator<Item = Timestamp> + Clone + '_ {
+    let searches = activity.searches.iter().map(|search| search.at);
+    activity.calls.iter().map(|call| call.at).chain(searches)
 }
 
 /// Reads the sessions whose list size was explored. The features of a session are, as natural
@@ -113,17 +167,31 @@ pub async fn stored_choices(
     };
     let owner = |connection: &SessionId| owners.get(connection).cloned().unwrap_or_default();
     let mut sessions = Vec::new();
+    let mut active: BTreeMap<SessionOwner, Vec<ActivePeriod>> = BTreeMap::new();
+    let mut add = |activity: &ListActivity, owner: SessionOwner| {
+        let periods = active.entry(owner.clone()).or_default();
+        periods.extend(ActivePeriod::of(activity));
+        sessions.extend(read.explored_session(activity, owner, options));
+    };
     for page in units.connections.chunks(CONNECTIONS_PER_READ) {
         for (connection, activity) in store.list_activities(page, MAX_ACTIVITY_ROWS).await? {
-            sessions.extend(read.explored_session(&activity, owner(&connection), options));
+            add(&activity, owner(&connection));
         }
     }
     for (work_session, connection) in units.work_sessions {
         let activity = store
             .list_activity_of(work_session, MAX_ACTIVITY_ROWS)
             .await?;
-        sessions.extend(read.explored_session(&activity, owner(&connection), options));
+        add(&activity, owner(&connection));
     }
+    let n_all = sessions.len();
+    sessions.retain(|session: &ExploredSession| {
+        let mut periods = active.get(&session.owner).into_iter().flatten();
+        !session.is_idle || !periods.any(|period| period.has_part(session))
+    });
+    read.n_parts = n_all - sessions.len();
+    read.n_idle = sessions.iter().filter(|session| session.is_idle).count();
+    read.n_mixed = sessions.iter().filter(|session| session.is_mixed).count();
     sessions.sort_by(|one, other| {
         let key = |session: &ExploredSession| (session.begins, session.choice.draw);
         key(one).cmp(&key(other))
@@ -148,23 +216,16 @@ impl StoredChoices {
             self.n_unexplored += 1;
             return None;
         };
-        let calls = activity.calls.iter().map(|call| call.at);
-        let used = calls.chain(activity.searches.iter().map(|search| search.at));
-        let Some(last_use) = used.max() else {
-            self.n_idle += 1;
-            return None;
-        };
-        if options.now.duration_since(last_use.max(newest.at)) < OVER_AFTER {
+        let last_use = uses(activity).max();
+        let last_activity = last_use.map_or(newest.at, |at| at.max(newest.at));
+        if options.now.duration_since(last_activity) < OVER_AFTER {
             self.n_running += 1;
             return None;
         }
         let choice = first.size_choice.clone()?;
-        let draws = lists.iter().filter(|list| list.at <= last_use);
-        let mut draws = draws.filter_map(|list| list.size_choice.as_ref());
-        if draws.any(|other| other.draw != choice.draw) {
-            self.n_mixed += 1;
-            return None;
-        }
+        let used = (lists.iter()).filter(|list| last_use.is_some_and(|last| list.at <= last));
+        let mut choices = used.filter_map(|list| list.size_choice.as_ref());
+        let is_mixed = choices.any(|other| other.draw != choice.draw);
         let cost = weighed_cost(activity, options.prices);
         let Some((cost, tokens)) = cost.zip(first.tokens) else {
             self.n_uncounted += 1;
@@ -177,6 +238,8 @@ impl StoredChoices {
             n_tools: usize::try_from(first.n_available).unwrap_or(usize::MAX),
             available_tokens: tokens.available,
             n_calls: activity.calls.len(),
+            is_idle: last_use.is_none(),
+            is_mixed,
             outcome: SessionOutcome {
                 cost: cost.max(0.0),
                 searches: to_f64(activity.searches.len()),

@@ -6,8 +6,8 @@ use super::log::{ChoiceLog, OutcomeMeasure};
 use super::outcome_model::OutcomeModel;
 use super::policy::SizePolicy;
 
-/// The standard normal quantile of a two-sided interval of 95 %.
-const QUANTILE: f64 = 1.959_963_984_540_054;
+/// The least number of clusters that [`EstimateOptions::least_clusters`] permits.
+const FEWEST_CLUSTERS: usize = 10;
 
 /// The options of an evaluation.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -19,6 +19,8 @@ pub struct EstimateOptions {
     pub n_folds: usize,
     /// Least number of sessions with a random size.
     pub least_explored: usize,
+    /// Least number of independent clusters, from 10.
+    pub least_clusters: usize,
     /// Least effective sample size of a policy.
     pub least_sample: f64,
 }
@@ -30,6 +32,9 @@ impl Default for EstimateOptions {
             n_folds: 5,
             // A usual least number for normal intervals.
             least_explored: 30,
+            // With fewer clusters, cluster-robust standard errors are too small (Cameron and Miller
+            // 2015).
+            least_clusters: 20,
             least_sample: 20.0,
         }
     }
@@ -54,7 +59,7 @@ pub enum Refusal {
         /// The least number.
         least: usize,
     },
-    /// There are too few independent clusters for the folds and for a variance.
+    /// There are too few independent clusters for the folds and for a standard error.
     #[error("too few independent draws: {found} of at least {least}")]
     TooFewClusters {
         /// The number of clusters.
@@ -93,20 +98,41 @@ pub struct Estimate {
     pub value: f64,
     /// Its cluster-robust standard error.
     pub std_error: f64,
+    /// Number of clusters behind the standard error.
+    pub n_clusters: usize,
 }
 
 impl Estimate {
     /// Returns the lower end of the 95 % interval.
     #[must_use]
     pub fn low(&self) -> f64 {
-        self.value - QUANTILE * self.std_error
+        self.value - self.half_width()
     }
 
     /// Returns the upper end of the 95 % interval.
     #[must_use]
     pub fn high(&self) -> f64 {
-        self.value + QUANTILE * self.std_error
+        self.value + self.half_width()
     }
+
+    fn half_width(&self) -> f64 {
+        t_quantile(self.n_clusters.saturating_sub(1)) * self.std_error
+    }
+}
+
+/// Returns the quantile of a two-sided interval of 95 % under Student's t-distribution, by the
+/// expansion around the normal quantile in Abramowitz and Stegun (1964), 26.7.5. From 9 degrees of
+/// freedom, its error is below 0.0001.
+fn t_quantile(degrees: usize) -> f64 {
+    /// The standard normal quantile.
+    const Z: f64 = 1.959_963_984_540_054;
+    let z = |power: i32| Z.powi(power);
+    let n = to_f64(degrees.max(1));
+    Z + (z(3) + z(1)) / (4.0 * n)
+        + (5.0 * z(5) + 16.0 * z(3) + 3.0 * z(1)) / (96.0 * n.powi(2))
+        + (3.0 * z(7) + 19.0 * z(5) + 17.0 * z(3) - 15.0 * z(1)) / (384.0 * n.powi(3))
+        + (79.0 * z(9) + 776.0 * z(7) + 1_482.0 * z(5) - 1_920.0 * z(3) - 945.0 * z(1))
+            / (92_160.0 * n.powi(4))
 }
 
 /// The estimates of the expected outcome under one policy.
@@ -154,8 +180,8 @@ pub struct LogReport {
     pub n_explored: usize,
     /// The number of independent clusters.
     pub n_clusters: usize,
-    /// The mean outcome of all sessions: the value of the mixture that was running. `None` with
-    /// fewer than two clusters.
+    /// The mean outcome of all sessions: the value of the mixture that was running. `None` with too
+    /// few clusters.
     pub logged: Option<Estimate>,
     /// The policies.
     pub policies: Vec<PolicyReport>,
@@ -196,6 +222,9 @@ fn check(options: &EstimateOptions) -> Result<(), Refusal> {
     }
     if !(2..=100).contains(&options.n_folds) {
         return refuse("n_folds", "a number from 2 to 100");
+    }
+    if options.least_clusters < FEWEST_CLUSTERS {
+        return refuse("least_clusters", "a number of at least 10");
     }
     if !options.least_sample.is_finite() || options.least_sample < 2.0 {
         return refuse("least_sample", "a finite number of at least 2");
@@ -239,7 +268,7 @@ impl<'a> Evaluation<'a> {
 
     fn report(&self, policy: SizePolicy) -> PolicyReport {
         let choices = self.log.choices();
-        let sizes = choices.iter().map(|session| policy.size(session));
+        let sizes = choices.iter().map(|session| session.size_under(policy));
         let is_shown: Vec<bool> = (choices.iter().zip(sizes))
             .map(|(session, size)| session.choice.size == size)
             .collect();
@@ -285,7 +314,7 @@ impl<'a> Evaluation<'a> {
         };
         let choices = self.log.choices();
         let uncovered = (choices.iter())
-            .filter(|session| session.choice.probability(policy.size(session)) <= 0.0);
+            .filter(|session| session.choice.probability(session.size_under(policy)) <= 0.0);
         let n_uncovered = uncovered.count();
         if n_uncovered > 0 {
             return Err(Refusal::NoOverlap {
@@ -325,7 +354,7 @@ impl<'a> Evaluation<'a> {
         let sessions = self.log.choices().iter().zip(&self.folds);
         let robust = sessions.zip(weights.iter().zip(&self.outcomes)).map(
             |((session, fold), (weight, outcome))| {
-                let target = model.predict(session, policy.size(session), *fold);
+                let target = model.predict(session, session.size_under(policy), *fold);
                 let logged = model.predict(session, session.choice.size, *fold);
                 target + weight * (outcome - logged)
             },
@@ -337,6 +366,7 @@ impl<'a> Evaluation<'a> {
             snips: Estimate {
                 value: normalised,
                 std_error: self.std_error(&deviations.collect::<Vec<_>>(), 0.0),
+                n_clusters: self.n_clusters,
             },
             doubly_robust: (self.mean_of(&robust.collect::<Vec<_>>())).ok_or(Refusal::NotFinite)?,
         };
@@ -348,15 +378,19 @@ impl<'a> Evaluation<'a> {
         }
     }
 
-    /// Returns the mean of terms with its standard error; `None` if they are not finite, or with
-    /// fewer than two clusters.
+    /// Returns the mean of terms with its standard error; `None` if they are not finite, or with too
+    /// few clusters.
     fn mean_of(&self, terms: &[f64]) -> Option<Estimate> {
-        if self.n_clusters < 2 {
+        if self.n_clusters < least_clusters(self.options) {
             return None;
         }
         let value = terms.iter().sum::<f64>() / to_f64(terms.len());
         let std_error = self.std_error(terms, value);
-        (value.is_finite() && std_error.is_finite()).then_some(Estimate { value, std_error })
+        (value.is_finite() && std_error.is_finite()).then_some(Estimate {
+            value,
+            std_error,
+            n_clusters: self.n_clusters,
+        })
     }
 
     /// Returns the cluster-robust standard error of the mean of terms around `mean`.
@@ -384,7 +418,26 @@ impl<'a> Evaluation<'a> {
     }
 }
 
-/// Returns the least number of clusters: each fold must leave some to fit on.
+/// Returns the least number of clusters: also, each fold must leave some to fit on.
 fn least_clusters(options: &EstimateOptions) -> usize {
-    2 * options.n_folds
+    options.least_clusters.max(2 * options.n_folds)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn quantiles_are_those_of_tables() {
+        for (degrees, expected) in [
+            (9, 2.262_157),
+            (19, 2.093_024),
+            (30, 2.042_272),
+            (120, 1.979_930),
+            (1_000_000, 1.959_966),
+        ] {
+            let found = t_quantile(degrees);
+            assert!((found - expected).abs() < 1e-4, "{degrees}: {found}");
+        }
+    }
 }

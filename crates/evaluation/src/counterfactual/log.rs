@@ -7,6 +7,8 @@ use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 use strum::{EnumString, IntoStaticStr, VariantArray};
 
+use super::policy::SizePolicy;
+
 /// The maximum number of features of a session.
 const MAX_FEATURES: usize = 64;
 
@@ -24,6 +26,15 @@ pub struct LoggedChoice {
     pub features: Vec<f64>,
     /// The outcome.
     pub outcome: SessionOutcome,
+}
+
+impl LoggedChoice {
+    /// Returns the size that a policy gives the session. Of sizes with the same list, it is the
+    /// candidate.
+    pub(super) fn size_under(&self, policy: SizePolicy) -> ListSize {
+        let size = policy.size(self.choice.greedy, self.n_tools);
+        self.choice.effective(size)
+    }
 }
 
 /// The outcome of a session.

@@ -99,9 +99,8 @@ impl Scale {
 /// The regressors of a session with a list size.
 struct Design {
     features: Vec<Scale>,
-    /// The position of the indicator of each size, and the standardised logarithm of the size.
+    /// The position of the indicator of each candidate, and the standardised logarithm of its size.
     sizes: BTreeMap<ListSize, (usize, f64)>,
-    log_size: Scale,
 }
 
 impl Design {
@@ -123,7 +122,6 @@ impl Design {
             sizes: numbers
                 .map(|(at, size)| (*size, (at, log_size.standardise(logarithm(size)))))
                 .collect(),
-            log_size,
         }
     }
 
@@ -131,15 +129,12 @@ impl Design {
         1 + 2 * self.features.len() + self.sizes.len()
     }
 
+    /// Replaces `row` with the regressors. The size must be a candidate in some session: only such
+    /// sizes are shown, and a policy with another one has no estimate.
     fn fill(&self, session: &LoggedChoice, size: ListSize, row: &mut Vec<f64>) {
+        let (at, length) = self.sizes[&size];
         row.clear();
         row.push(1.0);
-        let of_size = self.sizes.get(&size);
-        let length = match (of_size, size) {
-            (Some((_, length)), _) => *length,
-            (None, ListSize::Tools(n)) => self.log_size.standardise(to_f64(n).ln_1p()),
-            (None, ListSize::All) => 0.0,
-        };
         for (value, scale) in session.features.iter().zip(&self.features) {
             let value = scale.standardise(*value);
             row.push(value);
@@ -147,9 +142,7 @@ impl Design {
         }
         let indicators = row.len();
         row.resize(self.width(), 0.0);
-        if let Some((at, _)) = of_size {
-            row[indicators + at] = 1.0;
-        }
+        row[indicators + at] = 1.0;
     }
 }
 

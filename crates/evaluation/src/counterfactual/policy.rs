@@ -4,8 +4,6 @@ use std::fmt;
 
 use riglm_domain::selection::{LIST_SIZES, ListSize};
 
-use super::log::LoggedChoice;
-
 /// A rule for the size of a list.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum SizePolicy {
@@ -24,13 +22,14 @@ impl SizePolicy {
         std::iter::once(Self::Greedy).chain(fixed).collect()
     }
 
-    /// Returns the size that the policy gives in the situation of a session. A fixed number of
-    /// tools that the catalog does not exceed is the same as all tools.
+    /// Returns the size that the policy gives a session, by what was known before the draw: the size
+    /// of the greedy rule, and the number of tools of the catalog. A fixed number of tools that the
+    /// catalog does not exceed is the same as all tools.
     #[must_use]
-    pub fn size(self, session: &LoggedChoice) -> ListSize {
+    pub fn size(self, greedy: ListSize, n_tools: usize) -> ListSize {
         match self {
-            Self::Greedy => session.choice.greedy,
-            Self::Fixed(ListSize::Tools(n)) if n < session.n_tools => ListSize::Tools(n),
+            Self::Greedy => greedy,
+            Self::Fixed(ListSize::Tools(n)) if n < n_tools => ListSize::Tools(n),
             Self::Fixed(_) => ListSize::All,
         }
     }

@@ -259,7 +259,7 @@ fn unsupported_estimates_are_refused_with_the_reason() {
     }
     assert_eq!(
         refusal(&of_one, SizePolicy::Greedy),
-        "too few independent draws: 1 of at least 10"
+        "too few independent draws: 1 of at least 20"
     );
     assert!(refusal(&ChoiceLog::default(), SizePolicy::Greedy).contains("0 of at least 30"));
     let mut large = ChoiceLog::default();
@@ -269,6 +269,40 @@ fn unsupported_estimates_are_refused_with_the_reason() {
         large.push(session).unwrap();
     }
     assert!(refusal(&large, SizePolicy::Greedy).contains("not finite"));
+}
+
+#[test]
+fn few_clusters_have_no_interval() {
+    let log = Stream::new(3, 0.9).log(19);
+    let options = EstimateOptions {
+        least_explored: 5,
+        ..EstimateOptions::default()
+    };
+    let policies = [SizePolicy::Greedy];
+    let report = estimate_policies(&log, OutcomeMeasure::Cost, &policies, &options).unwrap();
+    assert_eq!((report.n_clusters, report.logged), (19, None));
+    let refusal = report.policies[0].estimates.as_ref().unwrap_err();
+    assert_eq!(
+        refusal.to_string(),
+        "too few independent draws: 19 of at least 20"
+    );
+}
+
+#[test]
+fn sizes_with_the_same_list_have_one_estimate() {
+    let mut log = ChoiceLog::default();
+    for session in Stream::new(7, 0.6).log(300).choices() {
+        let mut session = session.clone();
+        // No more than some 30 tools fit.
+        session.choice.same_as_largest = vec![ListSize::Tools(80)];
+        log.push(session).unwrap();
+    }
+    let [forty, eighty] = [40, 80].map(|n| report(&log, SizePolicy::Fixed(ListSize::Tools(n))));
+    assert!(forty.estimates.is_ok());
+    assert_eq!(
+        (forty.estimates, forty.plain),
+        (eighty.estimates, eighty.plain)
+    );
 }
 
 #[test]
@@ -291,6 +325,10 @@ fn options_out_of_range_are_refused_with_their_name() {
     assert_eq!(
         estimate(|it| it.n_folds = 1),
         "n_folds must be a number from 2 to 100"
+    );
+    assert_eq!(
+        estimate(|it| it.least_clusters = 9),
+        "least_clusters must be a number of at least 10"
     );
     assert!(estimate(|it| it.least_sample = 1.0).starts_with("least_sample must be"));
     assert_eq!(estimate(|_| {}), "");

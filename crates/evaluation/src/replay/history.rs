@@ -109,7 +109,9 @@ impl<'a, S: InvocationRepository> ReplayHistory<'a, S> {
     /// Returns the next call, or `None` after the last one.
     async fn next_call(&mut self) -> Result<Option<PastCall>, StoreError> {
         if self.page.is_empty() && !self.is_read {
-            self.page = self.store.past_calls(self.read_to, PAGE_SIZE).await?.into();
+            self.page = (self.store.past_calls(None, self.read_to, PAGE_SIZE))
+                .await?
+                .into();
             self.is_read = self.page.is_empty();
         }
         let call = self.page.pop_front();

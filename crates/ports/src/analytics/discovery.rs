@@ -77,14 +77,15 @@ pub trait DiscoveryRepository: Send + Sync + fmt::Debug {
     /// Returns [`StoreError`] when the database does not answer.
     async fn recommendations(&self, limit: u32) -> Result<Vec<Recommendation>, StoreError>;
 
-    /// Returns the newest `limit` pieces of feedback by identifier, oldest first, on a tool or on
-    /// all tools.
+    /// Returns the newest `limit` pieces of feedback by identifier, oldest first: of a principal or
+    /// of all, on a tool or on all tools.
     ///
     /// # Errors
     ///
     /// Returns [`StoreError`] when the database does not answer.
     async fn feedback(
         &self,
+        scope: Option<&Principal>,
         tool: Option<&ToolRef>,
         limit: u32,
     ) -> Result<Vec<Feedback>, StoreError>;

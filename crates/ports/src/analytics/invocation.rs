@@ -6,6 +6,7 @@ use async_trait::async_trait;
 use jiff::Timestamp;
 use riglm_domain::id::{ContextId, InvocationId, SessionId, ToolName, UpstreamName, WorkSessionId};
 use riglm_domain::mcp::exchange::Exchange;
+use riglm_domain::privacy::principal::Principal;
 use riglm_domain::usage::invocation::{CallState, InvocationSummary, PastCall};
 
 use super::StoreError;
@@ -50,26 +51,43 @@ pub trait InvocationRepository: Send + Sync + fmt::Debug {
     async fn calls_by_id(&self, ids: &[InvocationId])
     -> Result<Vec<InvocationSummary>, StoreError>;
 
-    /// Returns the oldest `limit` calls by identifier, oldest first: all, or only calls after a
-    /// given call, which need not exist any more. Calls in flight are included. In this way the
-    /// whole history can be read page by page.
+    /// Returns the oldest `limit` calls by identifier, oldest first, of a principal or of all: all
+    /// calls, or only those after a given call, which need not exist any more. Calls in flight are
+    /// included. In this way the whole history can be read page by page.
     ///
     /// # Errors
     ///
     /// Returns [`StoreError`] when the database does not answer.
     async fn past_calls(
         &self,
+        scope: Option<&Principal>,
         after: Option<InvocationId>,
         limit: u32,
     ) -> Result<Vec<PastCall>, StoreError>;
 
-    /// Returns the newest `limit` calls by identifier, oldest first, in the form of
-    /// [`Self::past_calls`].
+    /// Returns the newest `limit` calls by identifier, oldest first, of a principal or of all, in the
+    /// form of [`Self::past_calls`].
     ///
     /// # Errors
     ///
     /// Returns [`StoreError`] when the database does not answer.
-    async fn recent_calls(&self, limit: u32) -> Result<Vec<PastCall>, StoreError>;
+    async fn recent_calls(
+        &self,
+        scope: Option<&Principal>,
+        limit: u32,
+    ) -> Result<Vec<PastCall>, StoreError>;
+
+    /// Returns the newest call that is older than the newest `n` calls by identifier, of a principal
+    /// or of all; `None` if there are no more than `n`.
+    ///
+    /// # Errors
+    ///
+    /// Returns [`StoreError`] when the database does not answer.
+    async fn call_before_newest(
+        &self,
+        scope: Option<&Principal>,
+        n: u32,
+    ) -> Result<Option<InvocationId>, StoreError>;
 
     /// Returns the calls that followed these contexts, oldest first by identifier. Calls in flight
     /// are included.

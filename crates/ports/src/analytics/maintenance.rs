@@ -86,8 +86,9 @@ pub trait Maintenance: Send + Sync + fmt::Debug {
     /// The used tools of a session whose beginning is not recorded are deleted with the last of its
     /// calls. A call in flight is deleted like any other. The age of a work session counts from its
     /// last activity. The age of an epoch of a list counts from its beginning if its scope begins
-    /// with [`ListEpoch::WORK_SCOPE`]; all other epochs stay. Tool definitions, overrides, audit
-    /// entries, weights and assignments stay.
+    /// with [`ListEpoch::WORK_SCOPE`]; all other epochs stay. A snapshot is deleted if it was taken
+    /// before that moment: what is in use is saved again and again. Tool definitions, overrides,
+    /// audit entries, weights and assignments stay.
     ///
     /// # Errors
     ///

@@ -289,7 +289,7 @@ pub async fn recommendations_and_feedback_belong_to_the_client_of_their_work_ses
     assert_eq!(export(store, &keys[0]).await, []);
     assert_eq!(export(store, &keys[1]).await, expected[1]);
     assert_eq!(store.recommendations(9).await.unwrap().len(), 1);
-    assert_eq!(store.feedback(None, 9).await.unwrap().len(), 1);
+    assert_eq!(store.feedback(None, None, 9).await.unwrap().len(), 1);
 }
 
 /// Returns a session of a client by this name.

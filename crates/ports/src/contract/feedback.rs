@@ -1,6 +1,7 @@
 //! The clauses of [`DiscoveryRepository`](crate::analytics::DiscoveryRepository) about feedback.
 
 use riglm_domain::id::UpstreamName;
+use riglm_domain::privacy::principal::Principal;
 use riglm_domain::usage::feedback::{Feedback, Rating, Verdict};
 use riglm_domain::usage::record::Record;
 
@@ -25,7 +26,7 @@ pub async fn feedback_is_read_as_it_was_given(store: &impl UsageStore) {
         all.push(rated);
     }
     give(store, &all).await;
-    assert_eq!(store.feedback(None, u32::MAX).await.unwrap(), all);
+    assert_eq!(store.feedback(None, None, u32::MAX).await.unwrap(), all);
 }
 
 /// The newest pieces of feedback by identifier come back, oldest first.
@@ -41,7 +42,7 @@ pub async fn the_newest_feedback_comes_oldest_first(store: &impl UsageStore) {
     for (limit, expected) in [(0, &[][..]), (1, &[5]), (3, &[7, 6, 5]), (9, &[8, 7, 6, 5])] {
         let expected: Vec<_> = expected.iter().map(|n| moment(*n)).collect();
         for tool in [None, Some(&tool)] {
-            let rows = store.feedback(tool, limit).await.unwrap();
+            let rows = store.feedback(None, tool, limit).await.unwrap();
             let moments: Vec<_> = rows.iter().map(|row| row.given_at).collect();
             assert_eq!(moments, expected, "{limit}");
         }
@@ -60,11 +61,39 @@ pub async fn only_feedback_on_the_tool_is_read(store: &impl UsageStore) {
     all.push(elsewhere);
     give(store, &all).await;
     for expected in all {
-        let rows = store.feedback(Some(&expected.tool), 9).await.unwrap();
+        let rows = store.feedback(None, Some(&expected.tool), 9).await.unwrap();
         assert_eq!(rows, [expected]);
     }
-    let nobody = store.feedback(Some(&tool("nobody's")), 9).await;
+    let nobody = store.feedback(None, Some(&tool("nobody's")), 9).await;
     assert_eq!(nobody.unwrap(), []);
+}
+
+/// Only feedback of the requested principal is read, on all tools or on one.
+pub async fn only_feedback_of_the_principal_is_read(store: &impl UsageStore) {
+    let id = session(run(1), 1).id;
+    // PostgreSQL has an index of the beginnings of names.
+    let long = |end: &str| Principal::from_name(&format!("{}{end}", "p".repeat(300)));
+    let (one, two) = (long("one"), long("two"));
+    let given = [
+        (2, &one, "a"),
+        (3, &two, "a"),
+        (4, &one, "b"),
+        (5, &one, "a"),
+    ];
+    let given = given.map(|(n, principal, name)| Feedback {
+        principal: principal.clone(),
+        ..feedback(id, n, name)
+    });
+    give(store, &given).await;
+    let [first, _, other_tool, last] = given;
+    let of_one = store.feedback(Some(&one), None, 9).await.unwrap();
+    assert_eq!(of_one, [first.clone(), other_tool, last.clone()]);
+    let tool = tool("a");
+    let on_tool = store.feedback(Some(&one), Some(&tool), 9).await.unwrap();
+    assert_eq!(on_tool, [first, last.clone()]);
+    assert_eq!(store.feedback(Some(&one), None, 1).await.unwrap(), [last]);
+    let nobody = Principal::from_name("nobody");
+    assert_eq!(store.feedback(Some(&nobody), None, 9).await.unwrap(), []);
 }
 
 /// The first record of a piece of feedback stays.
@@ -73,7 +102,7 @@ pub async fn the_first_record_of_feedback_stays(store: &impl UsageStore) {
     let mut second = first.clone();
     second.verdict = Verdict::Helpful;
     give(store, &[first.clone(), second]).await;
-    assert_eq!(store.feedback(None, 9).await.unwrap(), [first]);
+    assert_eq!(store.feedback(None, None, 9).await.unwrap(), [first]);
 }
 
 async fn give(store: &impl UsageStore, all: &[Feedback]) {

@@ -2,6 +2,7 @@
 
 use jiff::Timestamp;
 use riglm_domain::id::{InvocationId, SessionId, ToolName, UpstreamName, WorkSessionId};
+use riglm_domain::privacy::principal::Principal;
 use riglm_domain::usage::invocation::{CallState, Invocation, Outcome, PastCall};
 use riglm_domain::usage::record::Record;
 
@@ -145,6 +146,52 @@ pub async fn calls_are_ordered_by_identifier_whatever_their_start(store: &impl U
     assert_eq!(ids, expected[1..]);
 }
 
+/// The calls of one principal are read without those of others, by pages and the newest alone. The
+/// call before the newest ones is found, of one principal and of all.
+pub async fn the_history_of_a_principal_has_only_its_calls(store: &impl UsageStore) {
+    let session = session(run(1), 1).id;
+    // PostgreSQL has an index of the beginnings of names.
+    let long = |end: &str| Principal::from_name(&format!("{}{end}", "p".repeat(300)));
+    let (one, two) = (long("one"), long("two"));
+    let opened = [3, 1, 5, 2, 4, 6].map(|n| {
+        let mut call = call(session, n);
+        call.principal = if n % 2 == 0 { two.clone() } else { one.clone() };
+        Record::CallOpened(call)
+    });
+    apply(store, &opened).await;
+    let id = |n: u8| call(session, n).id;
+    let ids =
+        |calls: Vec<PastCall>| -> Vec<InvocationId> { calls.iter().map(|call| call.id).collect() };
+    for (after, limit, expected) in [
+        (None, 2, &[1, 3][..]),
+        (Some(3), 9, &[5]),
+        (Some(2), 1, &[3]),
+        (None, 0, &[]),
+    ] {
+        let page = store.past_calls(Some(&one), after.map(id), limit).await;
+        let expected: Vec<_> = expected.iter().map(|n| id(*n)).collect();
+        assert_eq!(ids(page.unwrap()), expected, "{after:?}");
+    }
+    for (limit, expected) in [(0, &[][..]), (2, &[4, 6]), (9, &[2, 4, 6])] {
+        let newest = store.recent_calls(Some(&two), limit).await.unwrap();
+        let expected: Vec<_> = expected.iter().map(|n| id(*n)).collect();
+        assert_eq!(ids(newest), expected, "{limit}");
+    }
+    for (scope, n, expected) in [
+        (None, 0, Some(6)),
+        (None, 5, Some(1)),
+        (None, 6, None),
+        (Some(&one), 0, Some(5)),
+        (Some(&one), 2, Some(1)),
+        (Some(&one), 3, None),
+    ] {
+        let found = store.call_before_newest(scope, n).await.unwrap();
+        assert_eq!(found, expected.map(id), "{scope:?}, {n}");
+    }
+    let nobody = Principal::from_name("nobody");
+    assert_eq!(store.recent_calls(Some(&nobody), 9).await.unwrap(), []);
+}
+
 /// Pages contain every call once, in the order of identifiers, if each page begins after the last
 /// call of the page before, even if that call was deleted meanwhile. The newest calls can also be
 /// read alone.
@@ -160,15 +207,15 @@ pub async fn the_history_is_read_page_by_page(store: &impl UsageStore) {
     let none = [(Some(5), 9, &[][..]), (None, 0, &[])];
     for (after, limit, expected) in pages.into_iter().chain(none) {
         let after = after.map(|n| call(session, n).id);
-        let page = store.past_calls(after, limit).await.unwrap();
+        let page = store.past_calls(None, after, limit).await.unwrap();
         let starts: Vec<_> = page.iter().map(|call| call.started_at).collect();
         let expected: Vec<_> = expected.iter().map(|n| moment(*n)).collect();
         assert_eq!(starts, expected, "{after:?}");
     }
     let unknown = call(session, 6).id;
-    assert_eq!(store.past_calls(Some(unknown), 9).await.unwrap(), []);
+    assert_eq!(store.past_calls(None, Some(unknown), 9).await.unwrap(), []);
     for (limit, expected) in [(0, &[][..]), (2, &[4, 5]), (9, &[1, 2, 3, 4, 5])] {
-        let newest = store.recent_calls(limit).await.unwrap();
+        let newest = store.recent_calls(None, limit).await.unwrap();
         let starts: Vec<_> = newest.iter().map(|call| call.started_at).collect();
         let expected: Vec<_> = expected.iter().map(|n| moment(*n)).collect();
         assert_eq!(starts, expected, "{limit}");
@@ -208,8 +255,8 @@ pub async fn a_past_call_has_the_client_of_its_session(store: &impl UsageStore) 
         past(full, Some(known.client_info.name), Some(Outcome::Error)),
         past(bare, None, None),
     ];
-    assert_eq!(store.past_calls(None, 9).await.unwrap(), expected);
-    assert_eq!(store.recent_calls(9).await.unwrap(), expected);
+    assert_eq!(store.past_calls(None, None, 9).await.unwrap(), expected);
+    assert_eq!(store.recent_calls(None, 9).await.unwrap(), expected);
 }
 
 /// Only calls of the session and of the tool that the filter names are read and counted.

@@ -8,6 +8,7 @@ use riglm_domain::id::SessionId;
 use riglm_domain::selection::epoch::ListEpoch;
 use riglm_domain::selection::shown::ToolSet;
 use riglm_domain::usage::invocation::Outcome;
+use riglm_domain::usage::learned_state::Snapshot;
 use riglm_domain::usage::record::Record;
 use riglm_domain::usage::session::Session;
 
@@ -17,7 +18,7 @@ use super::records::{counts, everything, one_of_each};
 use super::scene::{
     apply, assignment, audit, call, call_of, calls, context, end, exchange, exclusion, feedback,
     list_epoch, list_shown, moment, page, recommendation, run, search, session, session_closed,
-    tool, weights, work_session,
+    snapshot, tool, weights, work_session,
 };
 use crate::analytics::{MaintenanceTask, PurgeReport};
 
@@ -81,6 +82,34 @@ pub async fn a_purge_removes_what_is_older(store: &impl UsageStore) {
     assert_eq!(store.work_sessions(9).await.unwrap(), [second]);
     // The used tools of the session stay known; the purged call is in no other count.
     assert_eq!(everything(store).await, expected);
+}
+
+/// A purge deletes snapshots that were taken earlier, of every model. A model goes on with its first
+/// version.
+pub async fn a_purge_removes_old_snapshots(store: &impl UsageStore) {
+    let taken = |model: &str, version, at| Snapshot {
+        taken_at: moment(at),
+        ..snapshot(model, version)
+    };
+    let kept = taken("b\u{0}'", 2, 60);
+    for saved in [
+        taken("a", 1, 20),
+        taken("b\u{0}'", 1, 20),
+        kept.clone(),
+        taken("c", 1, 59),
+    ] {
+        store.save_snapshot(&saved).await.unwrap();
+    }
+    let purged = store.purge(moment(60), 2).await.unwrap();
+    assert_eq!((purged.n_others, purged.is_done), (2, false));
+    let purged = store.purge(moment(60), 2).await.unwrap();
+    assert_eq!((purged.n_others, purged.is_done), (1, true));
+    for model in ["a", "c"] {
+        assert_eq!(store.newest_snapshot(model).await.unwrap(), None);
+        store.save_snapshot(&taken(model, 1, 60)).await.unwrap();
+    }
+    let newest = store.newest_snapshot("b\u{0}'").await.unwrap();
+    assert_eq!(newest, Some(kept));
 }
 
 /// A purge of nothing is done at once and removes nothing.

@@ -312,7 +312,7 @@ pub(super) async fn everything(store: &impl UsageStore) -> String {
     let searches = store.searches(None, ALL).await.unwrap();
     let contexts = store.contexts(None, ALL).await.unwrap();
     let recommendations = store.recommendations(ALL).await.unwrap();
-    let feedback = store.feedback(None, ALL).await.unwrap();
+    let feedback = store.feedback(None, None, ALL).await.unwrap();
     let definitions = store.tool_definitions(None).await.unwrap();
     format!(
         "{sessions:#?}\n{:#?}\n{exchanges:#?}\n{lists_shown:#?}\n{searches:#?}\n{contexts:#?}\n\

@@ -255,7 +255,7 @@ async fn feedback_is_accepted_only_for_offered_tools() {
     };
     let (status, body) = server.post("/feedback", &said("read")).await;
     assert_eq!(status, 201, "{body}");
-    let stored = server.store.feedback(None, 9).await.unwrap();
+    let stored = server.store.feedback(None, None, 9).await.unwrap();
     assert_eq!(stored.len(), 1);
     assert_eq!(stored[0].tool, tool("read"));
     assert_eq!(stored[0].principal, Principal::from_name("alice"));
@@ -280,7 +280,7 @@ async fn feedback_is_accepted_only_for_offered_tools() {
     }
     let list = json!([session.id.to_string(), "read", null, "helpful", 5]);
     assert_eq!(server.post("/feedback", &list).await.0, 422);
-    assert_eq!(server.store.feedback(None, 9).await.unwrap().len(), 1);
+    assert_eq!(server.store.feedback(None, None, 9).await.unwrap().len(), 1);
 }
 
 #[tokio::test]

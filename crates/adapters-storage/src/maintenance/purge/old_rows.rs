@@ -21,6 +21,7 @@ pub(super) enum RowKind {
     Feedback,
     WorkSession,
     ListEpoch,
+    Snapshot,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -29,7 +30,7 @@ pub(super) struct OldRow {
     at: i64,
     pub(super) kind: RowKind,
     /// The key of the row: an identifier, the scope of an epoch, or the session of a list, which is
-    /// unique together with `at`.
+    /// unique together with `at`. Of a snapshot, the version and the model, with a space between.
     pub(super) id: String,
 }
 
@@ -141,7 +142,24 @@ const SELECT_EPOCHS: Statement = Statement {
         LIMIT ($1::jsonb ->> 2)::bigint",
 };
 
-const SELECT: [(RowKind, Statement); 9] = [
+// Each snapshot has some hundred kilobytes, and there are at most two of each model.
+const SELECT_SNAPSHOTS: Statement = Statement {
+    table: "snapshots",
+    sqlite: "
+        SELECT json_array(taken_at, version || ' ' || model)
+        FROM snapshots
+        WHERE taken_at < ?1 ->> 1
+        ORDER BY taken_at, model, version
+        LIMIT ?1 ->> 2",
+    postgres: "
+        SELECT json_build_array(taken_at, version || ' ' || model)::text
+        FROM snapshots
+        WHERE taken_at < ($1::jsonb ->> 1)::bigint
+        ORDER BY taken_at, model, version
+        LIMIT ($1::jsonb ->> 2)::bigint",
+};
+
+const SELECT: [(RowKind, Statement); 10] = [
     (RowKind::Call, select_by_id!("invocations", "started_at")),
     (RowKind::Exchange, select_by_id!("exchanges", "started_at")),
     (
@@ -160,6 +178,7 @@ const SELECT: [(RowKind, Statement); 9] = [
         select_by_time!("work_sessions", "last_active_at", "id"),
     ),
     (RowKind::ListEpoch, SELECT_EPOCHS),
+    (RowKind::Snapshot, SELECT_SNAPSHOTS),
 ];
 
 const DELETE: [(RowKind, Statement); 6] = [
@@ -198,6 +217,17 @@ const DELETE_EPOCHS: Statement = Statement {
         RETURNING json_build_array(tool_set, known)::text",
 };
 
+const DELETE_SNAPSHOTS: Statement = Statement {
+    table: "snapshots",
+    sqlite: "
+        DELETE FROM snapshots
+        WHERE version || ' ' || model IN (SELECT value FROM json_each(?1))",
+    postgres: "
+        DELETE FROM snapshots
+        WHERE version || ' ' || model = ANY (ARRAY(
+            SELECT value FROM jsonb_array_elements_text($1::jsonb)))",
+};
+
 /// Returns the `limit` oldest rows that are older than `before`, oldest first.
 pub(super) async fn oldest(
     transaction: &mut Transaction,
@@ -234,6 +264,9 @@ pub(super) async fn remove(
         let ids = of_kind(*kind).map(|row| &row.id);
         transaction.write(statement, EncodedRows::new(ids)?).await?;
     }
+    let snapshots = of_kind(RowKind::Snapshot).map(|row| &row.id);
+    let snapshots = EncodedRows::new(snapshots)?;
+    transaction.write(&DELETE_SNAPSHOTS, snapshots).await?;
     let lists: Vec<_> = of_kind(RowKind::ListShown)
         .map(|row| (&row.id, row.at))
         .collect();

@@ -121,7 +121,7 @@ fn feedback_on(session: &str, name: &str) -> FeedbackInput {
 
 /// Returns the recommendations to which feedback is attributed, oldest first.
 async fn recorded_recommendations(scene: &Scene) -> Vec<Option<RecommendationId>> {
-    let stored = scene.store.feedback(None, 99).await.unwrap();
+    let stored = scene.store.feedback(None, None, 99).await.unwrap();
     stored.iter().map(|one| one.recommendation).collect()
 }
 

@@ -67,7 +67,18 @@ fn lists_with(
     options: FilteringConfig,
     is_failing: &Arc<AtomicBool>,
 ) -> Lists {
-    let sessions: Vec<Vec<ToolRef>> = (0..60)
+    lists_after(60, store, usual, options, is_failing)
+}
+
+/// Returns the lists of one process after `n_sessions`, the last of which is not over.
+fn lists_after(
+    n_sessions: usize,
+    store: Option<&Arc<MemoryStore>>,
+    usual: &[usize],
+    options: FilteringConfig,
+    is_failing: &Arc<AtomicBool>,
+) -> Lists {
+    let sessions: Vec<Vec<ToolRef>> = (0..n_sessions)
         .map(|_| usual.iter().map(|n| tool(*n)).collect())
         .collect();
     let next_tools = trained_next_tools(&sessions, NOW, Arc::clone(is_failing));

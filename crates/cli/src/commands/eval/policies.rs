@@ -6,7 +6,6 @@ use std::io::{BufWriter, Write as _};
 use std::path::Path;
 
 use anyhow::Context;
-use jiff::{SignedDuration, Timestamp};
 use riglm_adapters_storage::open_reader;
 use riglm_app::clock::SystemClock;
 use riglm_evaluation::counterfactual::{
@@ -21,6 +20,7 @@ use serde_json::{Value, json};
 use super::dataset::lines;
 use crate::args::{ClusterChoice, EvalPoliciesArgs};
 use crate::commands::data::create_private_file;
+use crate::commands::lists::{note_limit, since};
 use crate::commands::table::{Column, table};
 use crate::compose::answer_size;
 use crate::config::Config;
@@ -95,13 +95,11 @@ async fn of_store(config: &Config, arguments: &EvalPoliciesArgs) -> anyhow::Resu
             (summary.session.id, owner)
         })
         .collect();
-    let now = SystemClock.now();
-    let age = SignedDuration::from_hours(24 * i64::from(arguments.days));
     let prices = config.filtering.prices(answer_size(&config.search));
     let options = StoredOptions {
-        since: now.checked_sub(age).unwrap_or(Timestamp::MIN),
+        since: since(arguments.days),
         limit: arguments.limit,
-        now,
+        now: SystemClock.now(),
         prices: &prices,
         cluster: match arguments.cluster {
             ClusterChoice::Draw => ClusterBy::Draw,
@@ -109,13 +107,8 @@ async fn of_store(config: &Config, arguments: &EvalPoliciesArgs) -> anyhow::Resu
         },
     };
     let stored = stored_choices(&store, &owners, &options).await?;
-    if stored.n_connections >= usize::try_from(arguments.limit).unwrap_or(usize::MAX) {
-        note(&format!(
-            "only the newest {} sessions are included; there may be more, see --limit",
-            stored.n_connections
-        ));
-    }
-    if let Some(text) = left_out(&stored) {
+    note_limit(stored.n_connections as u64, arguments.limit);
+    for text in [left_out(&stored), unusual(&stored)].into_iter().flatten() {
         note(&text);
     }
     if stored.choices.is_empty() && config.filtering.exploration.share().is_off() {
@@ -132,16 +125,33 @@ async fn of_store(config: &Config, arguments: &EvalPoliciesArgs) -> anyhow::Resu
 fn left_out(stored: &StoredChoices) -> Option<String> {
     let reasons = [
         (stored.n_unexplored, "without a drawn list size"),
-        (stored.n_idle, "without calls"),
         (stored.n_running, "not over yet"),
-        (stored.n_mixed, "with lists of several draws"),
         (stored.n_uncounted, "without token counts"),
+        (stored.n_parts, "as parts of others"),
     ];
-    let reasons: Vec<String> = (reasons.into_iter())
+    counts(&reasons).map(|counts| format!("sessions left out: {counts}"))
+}
+
+/// Returns a sentence about the sessions that count although their size had no effect, or not all of
+/// the time; `None` if there are none.
+fn unusual(stored: &StoredChoices) -> Option<String> {
+    let kinds = [
+        (stored.n_idle, "without calls"),
+        (stored.n_mixed, "with lists of several draws"),
+    ];
+    let counts = counts(&kinds)?;
+    Some(format!(
+        "sessions that count under their first draw: {counts}"
+    ))
+}
+
+/// Returns the numbers above 0, each with its text; `None` if there are none.
+fn counts(all: &[(usize, &str)]) -> Option<String> {
+    let counts: Vec<String> = (all.iter())
         .filter(|(n, _)| *n > 0)
-        .map(|(n, why)| format!("{n} {why}"))
+        .map(|(n, what)| format!("{n} {what}"))
         .collect();
-    (!reasons.is_empty()).then(|| format!("sessions left out: {}", reasons.join(", ")))
+    (!counts.is_empty()).then(|| counts.join(", "))
 }
 
 /// Writes the choices, one JSON object per line, into a new file that only its owner can read.

@@ -67,7 +67,7 @@ async fn evaluate_stored(config: &Config, arguments: &EvalRecommendArgs) -> anyh
     let limit = arguments.limit.unwrap_or(N_STORED);
     let recommendations = store.recommendations(limit).await?;
     let n_feedback = limit.saturating_mul(FEEDBACK_FOR_EACH);
-    let feedback = store.feedback(None, n_feedback).await?;
+    let feedback = store.feedback(None, None, n_feedback).await?;
     let definitions = store.tool_definitions(None).await?;
     let known = definitions.into_iter().map(|definition| ToolRef {
         upstream: definition.upstream,

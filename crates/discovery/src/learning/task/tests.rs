@@ -33,6 +33,8 @@ struct TaskScene {
     is_away: Arc<AtomicBool>,
     /// Counts the pages of calls that were read.
     n_pages: Arc<AtomicU64>,
+    /// Counts the calls in these pages.
+    n_rows: Arc<AtomicU64>,
 }
 
 /// A store that can be unavailable.
@@ -69,7 +71,12 @@ impl DiscoveryRepository for UnsteadyStore {
         Err(unreadable())
     }
 
-    async fn feedback(&self, _: Option<&ToolRef>, _: u32) -> Result<Vec<Feedback>, StoreError> {
+    async fn feedback(
+        &self,
+        _: Option<&Principal>,
+        _: Option<&ToolRef>,
+        _: u32,
+    ) -> Result<Vec<Feedback>, StoreError> {
         Err(unreadable())
     }
 
@@ -107,6 +114,7 @@ impl TaskScene {
             is_failing: Arc::default(),
             is_away: Arc::default(),
             n_pages: Arc::default(),
+            n_rows: Arc::default(),
         };
         let seen_at = scene.clock.now();
         let listing = page("list", &["a", "b"]);
@@ -192,6 +200,7 @@ impl TaskScene {
             calls: Arc::new(arms::ReadCountingStore {
                 store: self.store.clone(),
                 n_pages: Arc::clone(&self.n_pages),
+                n_rows: Arc::clone(&self.n_rows),
             }),
             contexts: unsteady.clone(),
             tools: self.store.clone(),

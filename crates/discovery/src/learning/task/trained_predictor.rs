@@ -16,7 +16,7 @@ pub(super) struct TrainedPredictor {
     make: Arc<MakePredictor>,
     pub(super) learner: SharedLearner,
     /// The only principal that it learns from; `None` for all.
-    principal: Option<Principal>,
+    pub(super) principal: Option<Principal>,
     /// The newest known snapshot, 0 without any.
     pub(super) version: u64,
     /// The number of learned calls at the last snapshot.

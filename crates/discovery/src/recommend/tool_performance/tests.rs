@@ -1,16 +1,20 @@
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use async_trait::async_trait;
-use riglm_domain::id::{ContextId, InvocationId, RecommendationId, SessionId, WorkSessionId};
+use riglm_domain::id::{
+    ContextId, FeedbackId, InvocationId, RecommendationId, SessionId, WorkSessionId,
+};
 use riglm_domain::intent::context::Context;
 use riglm_domain::mcp::exchange::Exchange;
 use riglm_domain::recommendation::record::Recommendation;
 use riglm_domain::retrieval::search::Search;
-use riglm_domain::usage::feedback::Feedback;
+use riglm_domain::usage::feedback::{Feedback, Verdict};
 use riglm_domain::usage::invocation::InvocationSummary;
+use riglm_domain::usage::record::Record;
 use riglm_domain::usage::{ToolCooccurrence, ToolFrequency, ToolSessions, ToolTransition};
-use riglm_ports::analytics::InvocationFilter;
-use riglm_ports::fake::ManualClock;
+use riglm_ports::analytics::{InvocationFilter, RecordSink as _};
+use riglm_ports::contract::scene::{call_of, feedback};
+use riglm_ports::fake::{ManualClock, MemoryStore};
 use tokio::sync::Semaphore;
 
 use super::*;
@@ -66,6 +70,7 @@ impl DiscoveryRepository for Gate {
 
     async fn feedback(
         &self,
+        _scope: Option<&Principal>,
         _tool: Option<&ToolRef>,
         _limit: u32,
     ) -> Result<Vec<Feedback>, StoreError> {
@@ -100,14 +105,27 @@ impl InvocationRepository for Gate {
 
     async fn past_calls(
         &self,
+        _scope: Option<&Principal>,
         _after: Option<InvocationId>,
         _limit: u32,
     ) -> Result<Vec<PastCall>, StoreError> {
         Ok(Vec::new())
     }
 
-    async fn recent_calls(&self, _limit: u32) -> Result<Vec<PastCall>, StoreError> {
+    async fn recent_calls(
+        &self,
+        _scope: Option<&Principal>,
+        _limit: u32,
+    ) -> Result<Vec<PastCall>, StoreError> {
         Ok(Vec::new())
+    }
+
+    async fn call_before_newest(
+        &self,
+        _scope: Option<&Principal>,
+        _n: u32,
+    ) -> Result<Option<InvocationId>, StoreError> {
+        Ok(None)
     }
 
     async fn calls_after(
@@ -195,6 +213,60 @@ fn cache_over(n_through: usize) -> (Arc<StatisticsCache>, Arc<Gate>, Arc<ManualC
     let clock = Arc::new(ManualClock::default());
     let known = StatisticsCache::new(Some(store.clone()), clock.clone(), 30.0);
     (Arc::new(known), store, clock)
+}
+
+/// Returns the statistics of bob, who made few calls and ratings, before very many of alice.
+async fn statistics_of_bob(isolation: LearningIsolation, n_of_alice: u32) -> String {
+    let (bob, alice) = (Principal::from_name("bob"), Principal::from_name("alice"));
+    let clock = Arc::new(ManualClock::default());
+    let now = clock.now();
+    let id = |n: u32| {
+        let mut id = [0; 10];
+        id[..4].copy_from_slice(&n.to_be_bytes());
+        id
+    };
+    let calls_of = |principal: &Principal, n: u32, names: [&str; 2]| {
+        let session = SessionId::new(now, id(n / 2));
+        let mut call = call_of(session, 0, names[usize::from(n % 2 == 1)]);
+        call.id = InvocationId::new(now, id(n));
+        call.principal = principal.clone();
+        (call.started_at, call.continues, call.work_session) = (now, None, None);
+        Record::CallOpened(call)
+    };
+    let rating_of = |principal: &Principal, n: u32| {
+        Record::FeedbackGiven(Feedback {
+            id: FeedbackId::new(now, id(n)),
+            principal: principal.clone(),
+            verdict: Verdict::Helpful,
+            given_at: now,
+            ..feedback(SessionId::new(now, id(n)), 0, "a")
+        })
+    };
+    let mut records: Vec<Record> = Vec::new();
+    for n in 0..8 {
+        records.extend([calls_of(&bob, n, ["a", "b"]), rating_of(&bob, n)]);
+    }
+    for n in 8..8 + n_of_alice {
+        records.push(calls_of(&alice, n, ["c", "d"]));
+        // Twice as many ratings are read.
+        records.extend([rating_of(&alice, 2 * n), rating_of(&alice, 2 * n + 1)]);
+    }
+    let store = Arc::new(MemoryStore::default());
+    store.apply(&records).await.unwrap();
+    let cache = StatisticsCache::new(Some(store), clock, 30.0).with_isolation(isolation);
+    let (known, is_whole) = Arc::new(cache).get(&bob).await;
+    assert!(is_whole);
+    format!("{known:?}")
+}
+
+#[tokio::test]
+async fn isolated_principals_have_a_whole_window_each() {
+    let isolated = LearningIsolation::PerPrincipal;
+    let alone = statistics_of_bob(isolated, 0).await;
+    assert_eq!(statistics_of_bob(isolated, MAX_CALLS).await, alone);
+    let shared = LearningIsolation::Shared;
+    let alone = statistics_of_bob(shared, 0).await;
+    assert_ne!(statistics_of_bob(shared, MAX_CALLS).await, alone);
 }
 
 #[tokio::test(start_paused = true)]

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use super::{ListTokens, RecordedCall, RecordedSearch, SeenList};
+use super::{ListActivity, ListTokens, RecordedCall, RecordedSearch, SeenList};
 use crate::catalog::tool::ToolRef;
 use crate::num::to_f64;
 use crate::selection::economics::CostModel;
@@ -30,7 +30,7 @@ pub(super) struct Tally<'a> {
 }
 
 impl<'a> Tally<'a> {
-    pub(super) fn new(prices: &'a CostModel) -> Self {
+    fn new(prices: &'a CostModel) -> Self {
         Self {
             prices,
             list: None,
@@ -46,13 +46,26 @@ impl<'a> Tally<'a> {
         }
     }
 
-    pub(super) fn add_list(&mut self, list: &'a SeenList) {
+    /// Returns the totals of all events of an activity.
+    pub(super) fn of(activity: &'a ListActivity, prices: &'a CostModel) -> Self {
+        let mut tally = Self::new(prices);
+        for event in events_in_order(activity) {
+            match event {
+                ActivityEvent::List(list) => tally.add_list(list),
+                ActivityEvent::Search(search) => tally.add_search(search),
+                ActivityEvent::Call(call) => tally.add_call(call),
+            }
+        }
+        tally
+    }
+
+    fn add_list(&mut self, list: &'a SeenList) {
         let is_another = |before: &SeenList| before.tools.id() != list.tools.id();
         self.n_changes += u64::from(self.list.is_some_and(is_another));
         self.list = Some(list);
     }
 
-    pub(super) fn add_search(&mut self, search: &RecordedSearch) {
+    fn add_search(&mut self, search: &RecordedSearch) {
         // Without token counts the savings of the list are unknown, so the cost is not counted
         // either.
         if self.list.and_then(|list| list.tokens).is_none() {
@@ -65,7 +78,7 @@ impl<'a> Tally<'a> {
         self.paid_for_searches += price;
     }
 
-    pub(super) fn add_call(&mut self, call: &'a RecordedCall) {
+    fn add_call(&mut self, call: &'a RecordedCall) {
         let is_first = self.used.insert(&call.tool);
         // Calls of unknown names are not misses: no list has these tools.
         let is_miss = matches!(call.source, ToolSource::Found | ToolSource::Hidden);
@@ -151,4 +164,28 @@ fn would_have_changed(before: &SeenList, list: &SeenList) -> bool {
 /// Returns whether no tool is hidden.
 fn hides_nothing(list: &SeenList) -> bool {
     list.tools.tools().len() as u64 == list.n_available
+}
+
+enum ActivityEvent<'a> {
+    List(&'a SeenList),
+    Search(&'a RecordedSearch),
+    Call(&'a RecordedCall),
+}
+
+/// Returns the events by time. At equal times, lists come first and calls last.
+fn events_in_order(activity: &ListActivity) -> Vec<ActivityEvent<'_>> {
+    let lists = activity
+        .lists
+        .iter()
+        .map(|list| (list.at, ActivityEvent::List(list)));
+    let searches =
+        (activity.searches.iter()).map(|search| (search.at, ActivityEvent::Search(search)));
+    let calls = activity
+        .calls
+        .iter()
+        .map(|call| (call.at, ActivityEvent::Call(call)));
+    let mut events: Vec<_> = lists.chain(searches).chain(calls).collect();
+    // A stable sort keeps lists, searches and calls in this order at equal times.
+    events.sort_by_key(|(at, _)| *at);
+    events.into_iter().map(|(_, event)| event).collect()
 }

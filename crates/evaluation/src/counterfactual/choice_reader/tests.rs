@@ -104,7 +104,7 @@ async fn an_explored_session_has_its_cost_searches_and_coverage() {
 }
 
 #[tokio::test]
-async fn sessions_that_prove_nothing_are_counted_and_left_out() {
+async fn sessions_count_under_their_first_draw_whatever_they_did() {
     let lists = |unit: &'static [Option<&str>]| {
         move |id: SessionId| -> Vec<Record> {
             let lists = unit
@@ -127,16 +127,43 @@ async fn sessions_that_prove_nothing_are_counted_and_left_out() {
         records
     }));
     let known = read(records.clone(), 2 * HOUR, ClusterBy::Draw).await;
-    let numbers = (
-        known.n_unexplored,
-        known.n_idle,
-        known.n_mixed,
-        known.n_running,
-    );
-    assert_eq!(numbers, (1, 1, 1, 0));
-    assert_eq!(known.choices.len() + known.n_uncounted, 1);
+    assert_eq!((known.n_unexplored, known.n_running), (1, 0));
+    assert_eq!((known.n_uncounted, known.n_parts), (0, 0));
+    // Those without calls, and those that saw lists of several draws, count under their first draw.
+    assert_eq!((known.n_idle, known.n_mixed), (1, 1));
+    let counted = |unit: &str| {
+        let mut choices = known.choices.iter();
+        choices.find(|one| one.choice == choice(unit)).unwrap()
+    };
+    assert_eq!(known.choices.len(), 3);
+    let idle = counted("idle").outcome;
+    assert!(idle.cost <= 0.0 && idle.searches <= 0.0 && idle.coverage >= 1.0);
+    assert!(counted("one").outcome.cost > 0.0 && counted("later").outcome.cost > 0.0);
     let running = read(records, HOUR / 2, ClusterBy::Draw).await;
-    assert_eq!((running.n_running, running.choices.len()), (2, 0));
+    assert_eq!((running.n_running, running.choices.len()), (3, 0));
+}
+
+#[tokio::test]
+async fn an_idle_connection_beside_an_active_one_is_no_session_of_its_own() {
+    // A client that lists tools over one connection and calls them over another.
+    let mut records = with_session(1, |id| vec![Record::ListShown(list(id, 10, Some("a")))]);
+    records.extend(with_session(2, |id| vec![call_in(id, 60, 2)]));
+    let read_all = read(records.clone(), 2 * HOUR, ClusterBy::Draw).await;
+    assert_eq!((read_all.n_parts, read_all.choices.len()), (1, 0));
+    // A client with a list in each connection, one of which has no call.
+    let mut records = with_session(1, |id| vec![Record::ListShown(list(id, 10, Some("a")))]);
+    records.extend(with_session(2, |id| {
+        vec![
+            Record::ListShown(list(id, 20, Some("a"))),
+            call_in(id, 60, 2),
+        ]
+    }));
+    records.extend(with_session(3, |id| {
+        vec![Record::ListShown(list(id, 30, Some("b")))]
+    }));
+    let read_all = read(records, 2 * HOUR, ClusterBy::Draw).await;
+    let numbers = (read_all.n_parts, read_all.n_idle, read_all.choices.len());
+    assert_eq!(numbers, (1, 1, 2));
 }
 
 #[tokio::test]

@@ -1,6 +1,6 @@
 //! Maintenance: purging old rows, and locking tasks.
 
-use std::collections::{BTreeSet, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::sync::Arc;
 
 use async_trait::async_trait;
@@ -31,6 +31,7 @@ enum AgedRow {
     Feedback(FeedbackId),
     WorkSession(WorkSessionId),
     ListEpoch(String),
+    Snapshot(String, u64),
 }
 
 impl Rows {
@@ -54,6 +55,12 @@ impl Rows {
         let epochs = (self.list_epochs.values())
             .filter(|row| row.scope.starts_with(ListEpoch::WORK_SCOPE))
             .map(|row| (row.began_at, AgedRow::ListEpoch(row.scope.clone())));
+        let snapshots = (self.snapshots.values().flat_map(BTreeMap::values)).map(|row| {
+            (
+                row.taken_at,
+                AgedRow::Snapshot(row.model.clone(), row.version),
+            )
+        });
         calls
             .chain(exchanges)
             .chain(lists)
@@ -63,6 +70,7 @@ impl Rows {
             .chain(feedback)
             .chain(work_sessions)
             .chain(epochs)
+            .chain(snapshots)
             .filter(|(moment, _)| *moment < before)
             .collect()
     }
@@ -80,6 +88,11 @@ impl Rows {
             AgedRow::Feedback(id) => drop(self.feedback.remove(id)),
             AgedRow::WorkSession(id) => drop(self.work_sessions.remove(id)),
             AgedRow::ListEpoch(scope) => drop(self.list_epochs.remove(scope)),
+            AgedRow::Snapshot(model, version) => {
+                if let Some(versions) = self.snapshots.get_mut(model) {
+                    versions.remove(version);
+                }
+            }
         }
     }
 

@@ -175,11 +175,13 @@ impl InvocationRepository for MemoryStore {
 
     async fn past_calls(
         &self,
+        scope: Option<&Principal>,
         after: Option<InvocationId>,
         limit: u32,
     ) -> Result<Vec<PastCall>, StoreError> {
         let rows = self.rows.lock();
         let mut calls: Vec<PastCall> = (rows.calls.values())
+            .filter(|call| scope.is_none_or(|scope| call.invocation.principal == *scope))
             .filter(|call| after.is_none_or(|after| call.invocation.id > after))
             .map(|call| rows.past_call(call))
             .collect();
@@ -188,12 +190,26 @@ impl InvocationRepository for MemoryStore {
         Ok(calls)
     }
 
-    async fn recent_calls(&self, limit: u32) -> Result<Vec<PastCall>, StoreError> {
-        let mut calls = self.past_calls(None, u32::MAX).await?;
+    async fn recent_calls(
+        &self,
+        scope: Option<&Principal>,
+        limit: u32,
+    ) -> Result<Vec<PastCall>, StoreError> {
+        let mut calls = self.past_calls(scope, None, u32::MAX).await?;
         let n_older = calls
             .len()
             .saturating_sub(usize::try_from(limit).unwrap_or(usize::MAX));
         Ok(calls.split_off(n_older))
+    }
+
+    async fn call_before_newest(
+        &self,
+        scope: Option<&Principal>,
+        n: u32,
+    ) -> Result<Option<InvocationId>, StoreError> {
+        let calls = self.past_calls(scope, None, u32::MAX).await?;
+        let n = usize::try_from(n).unwrap_or(usize::MAX);
+        Ok(calls.iter().rev().nth(n).map(|call| call.id))
     }
 
     async fn calls_after(
@@ -329,12 +345,16 @@ impl DiscoveryRepository for MemoryStore {
 
     async fn feedback(
         &self,
+        scope: Option<&Principal>,
         tool: Option<&ToolRef>,
         limit: u32,
     ) -> Result<Vec<Feedback>, StoreError> {
         let rows = self.rows.lock();
         let all = rows.feedback.values();
-        let fits = |row: &&Feedback| tool.is_none_or(|tool| *tool == row.tool);
+        let fits = |row: &&Feedback| {
+            scope.is_none_or(|scope| *scope == row.principal)
+                && tool.is_none_or(|tool| *tool == row.tool)
+        };
         Ok(last_rows(all.filter(fits), limit))
     }
 }

@@ -76,13 +76,137 @@ async fn a_work_session_has_one_draw_also_after_a_restart() {
         let after = second.list(&request, &catalog).await;
         assert_eq!(before.size_choice, after.size_choice);
         assert_eq!(numbers(&before), numbers(&after));
-        // Other options begin another epoch, with the same draw.
-        assert!(second.set_options(exploring(0.9, None), HashMap::new()));
-        let again = second.list(&request, &catalog).await;
-        let draw = |list: &ShownList| list.size_choice.as_ref().map(|choice| choice.draw);
-        assert!(draw(&before).is_some());
-        assert_eq!(draw(&before), draw(&again));
+        // Other options change nothing about the size, even if another share would have given
+        // another one.
+        for share in [0.9, 0.001] {
+            assert!(second.set_options(exploring(share, None), HashMap::new()));
+            let again = second.list(&request, &catalog).await;
+            assert!(before.size_choice.is_some());
+            assert_eq!(before.size_choice, again.size_choice);
+            assert_eq!(numbers(&before), numbers(&again));
+        }
     }
+}
+
+#[tokio::test]
+async fn a_size_ends_only_with_a_change_that_excludes_it() {
+    let local = Principal::local();
+    let catalog = catalog_of(0..N);
+    let lists = lists_of(exploring(1.0, Some(4)), None);
+    let mut n_of_twenty = 0;
+    for (n, base) in (0..40_u8).zip([request(&local, 0), modern(&local, 0)].iter().cycle()) {
+        let request = ListRequest {
+            session: over(n),
+            now: NOW + SignedDuration::from_hours(25 * i64::from(n)),
+            ..*base
+        };
+        lists.set_options(exploring(1.0, Some(4)), HashMap::new());
+        let before = lists.list(&request, &catalog).await;
+        let size = before.size_choice.as_ref().unwrap().size;
+        let fewer = FilteringConfig {
+            max_tools: 10,
+            ..exploring(1.0, Some(4))
+        };
+        assert!(lists.set_options(fewer, HashMap::new()));
+        let after = lists.list(&request, &catalog).await;
+        if size == ListSize::Tools(20) {
+            n_of_twenty += 1;
+            assert_ne!(after.size_choice, before.size_choice);
+            assert!(after.positions().len() <= 10);
+        } else {
+            assert_eq!(after.size_choice, before.size_choice);
+            assert_eq!(numbers(&after), numbers(&before));
+        }
+        // Without exploration, no list claims to have been drawn, even if its tools stay the same.
+        let off = FilteringConfig {
+            max_tools: 10,
+            ..exploring(0.0, Some(4))
+        };
+        assert!(lists.set_options(off, HashMap::new()));
+        let off = lists.list(&request, &catalog).await;
+        assert_eq!((off.size_choice.clone(), off.reason), (None, None));
+    }
+    assert!((5..=25).contains(&n_of_twenty), "{n_of_twenty}");
+}
+
+#[tokio::test]
+async fn nothing_is_drawn_before_the_first_session_is_over() {
+    let local = Principal::local();
+    let catalog = catalog_of(0..N);
+    let options = exploring(1.0, Some(2));
+    for (n_sessions, is_explored) in [(1, false), (2, true)] {
+        let options = options.clone();
+        let lists = lists_after(n_sessions, None, &[3, 7, 11], options, &Arc::default());
+        let shown = lists.list(&request(&local, 1), &catalog).await;
+        assert_eq!(shown.mode, SelectionMode::Prediction);
+        assert_eq!(shown.size_choice.is_some(), is_explored, "{n_sessions}");
+        let is_cold = shown.reason == Some(SelectionReason::ColdStart);
+        assert_eq!(is_cold, !is_explored, "{:?}", shown.reason);
+    }
+}
+
+#[tokio::test]
+async fn sizes_that_a_budget_makes_equal_are_one_candidate() {
+    let local = Principal::local();
+    let catalog = catalog_of(0..N);
+    // Each definition has some 300 tokens, so seven fit.
+    let options = FilteringConfig {
+        token_budget: Some(2_300),
+        ..exploring(1.0, Some(9))
+    };
+    let lists = lists_of(options, None);
+    for n in 0..20_u8 {
+        let request = ListRequest {
+            session: over(n),
+            ..request(&local, n)
+        };
+        let shown = lists.list(&request, &catalog).await;
+        let choice = shown.size_choice.clone().unwrap();
+        assert_eq!(choice.check(), Ok(()));
+        assert_eq!(choice.candidates, [5, 10].map(ListSize::Tools));
+        assert_eq!(choice.same_as_largest, [ListSize::Tools(20)]);
+        assert!((choice.propensity.get() - 0.5).abs() < 1e-12);
+        let expected = match choice.size {
+            ListSize::Tools(5) => 5,
+            _ => 7,
+        };
+        assert_eq!(shown.positions().len(), expected);
+    }
+}
+
+#[tokio::test]
+async fn a_shared_list_that_grows_with_the_catalog_has_no_drawn_size() {
+    let local = Principal::local();
+    // A whole list of a catalog that is not small.
+    let options = FilteringConfig {
+        max_tools: 30,
+        ..exploring(1.0, Some(1))
+    };
+    let mut n_whole = 0;
+    for n in 0..40_u8 {
+        let options = FilteringConfig {
+            exploration: ExplorationConfig {
+                seed: Some(u64::from(n)),
+                ..options.exploration
+            },
+            ..options.clone()
+        };
+        let lists = lists_of(options, None);
+        for request in [request(&local, n), modern(&local, n)] {
+            let before = lists.list(&request, &catalog_of(0..30)).await;
+            if !before.is_whole() {
+                continue;
+            }
+            n_whole += 1;
+            assert!(before.size_choice.is_some());
+            let after = lists.list(&request, &catalog_of(0..N)).await;
+            assert!(after.epoch > before.epoch && !after.is_whole());
+            let expected = before.size_choice.clone();
+            let expected = expected.filter(|_| request.era == Era::Legacy);
+            assert_eq!(after.size_choice, expected);
+        }
+    }
+    assert!(n_whole > 4, "{n_whole}");
 }
 
 #[tokio::test]

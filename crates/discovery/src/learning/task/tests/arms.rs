@@ -11,6 +11,7 @@ use super::*;
 pub(super) struct ReadCountingStore {
     pub(super) store: Arc<MemoryStore>,
     pub(super) n_pages: Arc<AtomicU64>,
+    pub(super) n_rows: Arc<AtomicU64>,
 }
 
 #[async_trait]
@@ -32,15 +33,30 @@ impl InvocationRepository for ReadCountingStore {
 
     async fn past_calls(
         &self,
+        scope: Option<&Principal>,
         after: Option<InvocationId>,
         limit: u32,
     ) -> Result<Vec<PastCall>, StoreError> {
         self.n_pages.fetch_add(1, Ordering::SeqCst);
-        self.store.past_calls(after, limit).await
+        let page = self.store.past_calls(scope, after, limit).await?;
+        self.n_rows.fetch_add(page.len() as u64, Ordering::SeqCst);
+        Ok(page)
     }
 
-    async fn recent_calls(&self, limit: u32) -> Result<Vec<PastCall>, StoreError> {
-        self.store.recent_calls(limit).await
+    async fn recent_calls(
+        &self,
+        scope: Option<&Principal>,
+        limit: u32,
+    ) -> Result<Vec<PastCall>, StoreError> {
+        self.store.recent_calls(scope, limit).await
+    }
+
+    async fn call_before_newest(
+        &self,
+        scope: Option<&Principal>,
+        n: u32,
+    ) -> Result<Option<InvocationId>, StoreError> {
+        self.store.call_before_newest(scope, n).await
     }
 
     async fn calls_after(

@@ -106,6 +106,111 @@ async fn a_principal_that_was_not_expected_is_learned_when_it_is_needed() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn operators_that_look_at_a_principal_create_no_predictor() {
+    let scene = TaskScene::new().await;
+    let (next, mut task) = scene.task_of(&[], Some(predictors(&[])));
+    task.learn_all().await.unwrap();
+    let now = scene.clock.now();
+    let _ = seen_by(&next, "bob", now);
+    let names = || -> Vec<Principal> {
+        let all = next.principals().unwrap().all();
+        all.iter().map(|one| one.principal.clone()).collect()
+    };
+    for n in 0..MAX_PRINCIPAL_PREDICTORS.get() {
+        let other = Principal::from_name(&format!("other {n}"));
+        assert_eq!(next.search_probability(&other, "client"), None);
+    }
+    assert_eq!(names(), [Principal::from_name("bob")]);
+    // Nor is a principal in use because somebody looked at it.
+    for n in 1..MAX_PRINCIPAL_PREDICTORS.get() {
+        let _ = seen_by(&next, &format!("other {n}"), now);
+    }
+    let bob = Principal::from_name("bob");
+    assert!(names().contains(&bob));
+    let _ = next.search_probability(&bob, "client");
+    let _ = seen_by(&next, "one more", now);
+    assert!(!names().contains(&bob));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_new_principal_reads_only_its_newest_calls() {
+    let scene = TaskScene::new().await;
+    for n in 0..4 {
+        scene.calls_of("alice", n, &["b"; 200]).await;
+        scene.pass(Duration::from_mins(1)).await;
+    }
+    for n in 4..7 {
+        scene.calls_of("bob", n, &["a"; 4]).await;
+        scene.pass(Duration::from_mins(1)).await;
+    }
+    let (next, mut task) = scene.task_of(&[], Some(predictors(&[])));
+    task.max_relearned = 10;
+    task.learn_all().await.unwrap();
+    let n_rows = || scene.n_rows.load(Ordering::SeqCst);
+    let before = n_rows();
+    let learner = || {
+        let bob = next.principals().unwrap().of(&Principal::from_name("bob"));
+        bob.learner.clone()
+    };
+    let _ = learner();
+    task.learn_all().await.unwrap();
+    // The calls of the last seconds may be read again.
+    assert!(n_rows() - before <= 14, "{} rows", n_rows() - before);
+    assert_eq!(learner().read().n_learned(), 10);
+    // From here on it learns with all others, and reads nothing for long.
+    let before = n_rows();
+    scene.calls_of("bob", 8, &["a"; 3]).await;
+    scene.calls_of("alice", 9, &["b"; 3]).await;
+    task.learn_all().await.unwrap();
+    assert_eq!(learner().read().n_learned(), 13);
+    assert!(n_rows() - before <= 10, "{} rows", n_rows() - before);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_principal_that_returns_learns_what_is_newer_than_its_snapshot() {
+    let scene = TaskScene::new().await;
+    scene.calls_of("bob", 1, &["b"; 60]).await;
+    let names = predictors(&["bob"]);
+    let start = || {
+        let (next, task) = scene.task_of(&[], Some(names.clone()));
+        let stop = CancellationToken::new();
+        let running = tokio::spawn(task.run(stop.clone()));
+        RunningTask {
+            next,
+            stop,
+            task: running,
+        }
+    };
+    let first = start();
+    scene.pass(Duration::from_mins(1)).await;
+    scene.calls_of("alice", 9, &["a"]).await;
+    scene.pass(A_WHILE).await;
+    first.stop().await;
+    // The rest goes on without bob, beyond the interval of learning everything again.
+    let others = predictors(&[]);
+    let (next, task) = scene.task_of(&[], Some(others));
+    let stop = CancellationToken::new();
+    let running = tokio::spawn(task.run(stop.clone()));
+    for n in 2..4 {
+        scene.pass(RELEARN_INTERVAL).await;
+        scene.calls_of("alice", n, &["a"; 50]).await;
+        scene.pass(Duration::from_mins(1)).await;
+    }
+    scene.calls_of("bob", 5, &["a"]).await;
+    scene.pass(A_WHILE).await;
+    let before = scene.n_rows.load(Ordering::SeqCst);
+    let bob = next.principals().unwrap().of(&Principal::from_name("bob"));
+    scene.pass(A_WHILE).await;
+    assert_eq!(bob.learner.read().n_learned(), 1);
+    assert!(bob.learner.read().has_learned());
+    let n_rows = scene.n_rows.load(Ordering::SeqCst) - before;
+    // Each turn reads the calls of the last seconds.
+    assert!(n_rows < 20, "{n_rows} rows");
+    stop.cancel();
+    running.await.unwrap();
+}
+
+#[tokio::test(start_paused = true)]
 async fn each_principal_has_a_snapshot_of_its_own() {
     let scene = TaskScene::new().await;
     scene.calls_of("bob", 1, &["b", "b"]).await;
