@@ -24,7 +24,7 @@ mod skills;
 pub use answer::AnswerRules;
 pub use answer::given_before;
 pub use answer::{N_SCHEMAS, input_schema};
-pub use catalog::{Catalog, CatalogTool, ServerText};
+pub use catalog::{Catalog, CatalogTool, ServerText, is_app_only};
 pub use config::{FusionMethod, RankFusionConfig};
 pub use encoders::{EncoderCondition, EncoderTier};
 pub use escalation::{

@@ -52,14 +52,10 @@ impl CatalogTool {
         names
     }
 
-    /// Returns whether only apps may call the tool: `_meta.ui.visibility` names no `model`.
+    /// Returns whether only apps may call the tool.
     #[must_use]
     pub fn is_app_only(&self) -> bool {
-        let ui = member(&self.definition, "_meta").and_then(|meta| member(meta, "ui"));
-        let visibility = ui.and_then(|ui| member(ui, "visibility"));
-        let visibility: Option<Vec<&str>> =
-            visibility.and_then(|text| serde_json::from_str(text).ok());
-        visibility.is_some_and(|all| all.contains(&"app") && !all.contains(&"model"))
+        is_app_only(&self.definition)
     }
 
     /// Returns the first line of the description, truncated at a word boundary to 200 characters.
@@ -78,6 +74,16 @@ impl CatalogTool {
         let shown: String = line.chars().filter(|c| !is_hidden(*c)).collect();
         excerpt(&shown, Self::MAX_LINE_CHARS).into_owned()
     }
+}
+
+/// Returns whether only apps may call a tool with this definition, JSON text: `_meta.ui.visibility`
+/// names no `model` (extension `io.modelcontextprotocol/ui`, SEP-1865).
+#[must_use]
+pub fn is_app_only(definition: &str) -> bool {
+    let ui = member(definition, "_meta").and_then(|meta| member(meta, "ui"));
+    let visibility = ui.and_then(|ui| member(ui, "visibility"));
+    let visibility: Option<Vec<&str>> = visibility.and_then(|text| serde_json::from_str(text).ok());
+    visibility.is_some_and(|all| all.contains(&"app") && !all.contains(&"model"))
 }
 
 /// Returns whether a character is invisible and can change the displayed text: a control character,

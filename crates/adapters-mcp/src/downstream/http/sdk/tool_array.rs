@@ -11,6 +11,7 @@ use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 use riglm_app::proxy::OwnToolNames;
+use riglm_discovery::search::is_app_only;
 use riglm_domain::id::ToolName;
 use serde_json::value::RawValue;
 
@@ -140,11 +141,15 @@ impl ToolArray {
         };
         let mut search = None;
         // The names for the provider, each of which only one tool may have.
-        let mut taken: HashSet<Box<str>> = HashSet::with_capacity(listed.len());
+        let mut taken: HashSet<Box<str>> = HashSet::new();
         // The other tools of the list by these names.
-        let mut left: HashMap<Box<str>, AgentTool> = HashMap::with_capacity(listed.len());
-        let mut order = Vec::with_capacity(listed.len());
-        for definition in listed {
+        let mut left: HashMap<Box<str>, AgentTool> = HashMap::new();
+        let mut order = Vec::new();
+        // An agent without a host shows no apps, and only they may call these tools.
+        let for_models = listed
+            .into_iter()
+            .filter(|definition| !is_app_only(definition.text()));
+        for definition in for_models {
             let provider_name: Box<str> = definition.provider_name().into();
             if !taken.insert(provider_name.clone()) {
                 let name = definition.name();
@@ -309,6 +314,16 @@ mod tests {
         array = array.with_list(vec![large], &own, None, |_| true);
         array = array.with_list(Vec::new(), &own, None, |_| true);
         assert!(array.by_name("large").is_none() && array.tools().len() == MAX_GONE);
+    }
+
+    #[test]
+    fn tools_that_only_apps_may_call_are_left_out() {
+        let text = r#"{"name":"redraw","_meta":{"ui":{"visibility":["app"]}}}"#;
+        let redraw = Definitions::default().share(text).unwrap();
+        let listed = vec![definition("a"), redraw];
+        let array = ToolArray::default().with_list(listed, &own(), None, |_| false);
+        assert_eq!(array.tools().len(), 1);
+        assert!(array.by_provider_name("redraw").is_none());
     }
 
     #[test]
