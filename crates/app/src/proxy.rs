@@ -52,7 +52,7 @@ pub use operator_recommendations::{NoRecommendation, RecommendationQuery};
 pub use own_tools::{OwnTool, OwnToolNames, OwnToolSet};
 pub use registry::{CLOSE_WITHIN, Proxy, ProxyParts};
 pub use request_permits::{ClientPresence, ReservedMemory};
-pub use riglm_discovery::search::N_SCHEMAS;
+pub use riglm_discovery::search::{N_SCHEMAS, is_app_only};
 pub use riglm_domain::catalog::naming::NamespacePolicy;
 pub use session::ClientSession;
 pub use tool_sets::SeenToolSet;

@@ -10,8 +10,7 @@ use std::cmp::Reverse;
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
-use riglm_app::proxy::OwnToolNames;
-use riglm_discovery::search::is_app_only;
+use riglm_app::proxy::{OwnToolNames, is_app_only};
 use riglm_domain::id::ToolName;
 use serde_json::value::RawValue;
 
