@@ -132,7 +132,7 @@ pub fn encoders_from(
 
 /// Returns the first of the preferred models that is stored and valid.
 fn find_preferred(model_store: &ModelStore, threads: NonZeroUsize) -> Option<Arc<dyn Encoder>> {
-    let (name, manifest) = preferred(model_store, |name, error| {
+    let (name, manifest) = first_stored(model_store, |name, error| {
         let error = error as &(dyn std::error::Error + 'static);
         tracing::warn!(error, "skipped model {name}");
     })?;
@@ -143,7 +143,7 @@ fn find_preferred(model_store: &ModelStore, threads: NonZeroUsize) -> Option<Arc
 /// the model is pulled again. Returns `None` if no known model is stored there.
 #[must_use]
 pub fn preferred_model(data_dir: &Path) -> Option<PreferredModel> {
-    let (name, manifest) = preferred(&ModelStore::new(data_dir), |_, _| {})?;
+    let (name, manifest) = first_stored(&ModelStore::new(data_dir), |_, _| {})?;
     Some(PreferredModel { name, manifest })
 }
 
@@ -155,7 +155,7 @@ pub struct PreferredModel {
     manifest: ModelManifest,
 }
 
-fn preferred(
+fn first_stored(
     model_store: &ModelStore,
     skipped: impl Fn(&ModelName, &ModelStoreError),
 ) -> Option<(ModelName, ModelManifest)> {

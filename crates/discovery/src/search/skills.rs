@@ -29,7 +29,7 @@ pub struct Skill {
     pub uri: String,
     /// Its name.
     pub name: String,
-    /// What it is for.
+    /// Its purpose.
     pub description: String,
 }
 

@@ -119,10 +119,10 @@ impl MultiRoundCalls {
             }
             Some(TaskStatus::Failed) => match member(task, "error") {
                 Some(error) => Message::failure(Some(client), error),
-                None => failed(client, "the task of the call failed", task),
+                None => task_failure(client, "the task of the call failed", task),
             },
             Some(TaskStatus::Cancelled) => {
-                failed(client, "the server cancelled the task of the call", task)
+                task_failure(client, "the server cancelled the task of the call", task)
             }
             Some(TaskStatus::InputRequired) if self.has_new_question(client, task) => {
                 self.input_required(client.clone(), task).await;
@@ -267,7 +267,7 @@ fn interval(task: &str) -> Option<Duration> {
     Some(interval.clamp(POLL_BOUNDS.0, POLL_BOUNDS.1))
 }
 
-fn failed(client: &RequestId, text: &str, task: &str) -> Message {
+fn task_failure(client: &RequestId, text: &str, task: &str) -> Message {
     let reason = member(task, "statusMessage")
         .and_then(unescape)
         .map_or_else(|| text.to_owned(), |reason| format!("{text}: {reason}"));

@@ -46,7 +46,7 @@ const MAX_REQUESTS: usize = 256;
 /// is asked for the result.
 const QUESTIONS_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// How a call is related to a task of the server.
+/// The relation of a call to a task of the server.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) enum TaskStage {
     /// It is an ordinary call.
