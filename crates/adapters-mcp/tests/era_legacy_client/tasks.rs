@@ -178,3 +178,58 @@ async fn a_cancelled_call_cancels_its_task() {
     tokio::time::sleep(std::time::Duration::from_secs(10)).await;
     assert_eq!(scene.n_sent("tasks/get"), 0, "nobody waits for it");
 }
+
+#[tokio::test(start_paused = true)]
+async fn answers_of_the_client_are_sent_until_the_server_has_them() {
+    let scene = scene_with_task().await;
+    let asks = state(
+        "input_required",
+        r#","inputRequests":{"who":{"method":"elicitation/create","params":{"message":"m"}}}"#,
+    );
+    answer(&scene, "tasks/get", &asks).await;
+    let question = scene.last_told();
+    let id = question.split(r#""id":"#).nth(1).unwrap();
+    let id = id.split_once(',').unwrap().0.to_owned();
+    scene.send(&result(&id, r#"{"action":"accept"}"#)).await;
+    scene.until(|scene| scene.n_sent("tasks/update") == 1).await;
+    let sent = scene.last_sent();
+    let lost = sent.split(r#""id":""#).nth(1).unwrap();
+    let lost = lost.split_once('"').unwrap().0;
+    scene
+        .upstream
+        .leave_unanswered(text(lost), UpstreamError::NoAnswer)
+        .await;
+    scene.until(|scene| scene.n_sent("tasks/update") == 2).await;
+    assert!(scene.last_sent().contains(r#""who":{"action":"accept"}"#));
+    answer(&scene, "tasks/update", r#"{"resultType":"complete"}"#).await;
+    answer(&scene, "tasks/get", &state("completed", r#","result":{}"#)).await;
+    assert_eq!(scene.last_told(), result("1", "{}"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_handle_that_comes_after_a_cancellation_is_cancelled() {
+    let scene = Scene::with_bridge().await;
+    scene.send(CALL).await;
+    scene.say(NEEDS_TASKS).await;
+    scene
+        .send(r#"{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":1}}"#)
+        .await;
+    let n_told = scene.received_messages().len();
+    scene.say(&result("\"riglm:retry:1\"", HANDLE)).await;
+    scene.until(|scene| scene.n_sent("tasks/cancel") == 1).await;
+    assert_eq!(scene.received_messages().len(), n_told);
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_extension_is_declared_only_for_tools_that_need_it() {
+    let scene = scene_with_task().await;
+    for (id, name, expected) in [(5, "other", false), (6, "t", true)] {
+        let call = format!(
+            r#"{{"jsonrpc":"2.0","id":{id},"method":"tools/call","params":{{"name":"{name}"}}}}"#
+        );
+        scene.send(&call).await;
+        let sent = scene.last_sent();
+        let is_declared = sent.contains("io.modelcontextprotocol/tasks");
+        assert_eq!(is_declared, expected, "{sent}");
+    }
+}

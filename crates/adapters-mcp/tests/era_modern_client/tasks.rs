@@ -206,3 +206,60 @@ async fn an_unknown_tool_is_called_as_a_task_once() {
     assert_eq!(scene.next().await.json()["error"]["code"], -32601);
     assert_eq!(scene.n_sent("tools/call"), 2);
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_tool_that_needs_no_task_any_more_is_called_without_one() {
+    let scene = scene(ALL);
+    create(&scene, "1").await;
+    answer_next(&scene, "tasks/result", 1, r#""result":{}"#).await;
+    scene.next().await;
+    scene.call("2").await;
+    assert!(scene.last().contains(r#""task":{}"#));
+    scene
+        .answer(&scene.legacy_id("tools/call"), ONLY_AS_TASK)
+        .await;
+    until_sent(&scene, "tools/call", 4).await;
+    let last = scene.last();
+    assert!(!last.contains(r#""task""#), "{last}");
+    // It is not tried a third time.
+    scene
+        .answer(&scene.legacy_id("tools/call"), ONLY_AS_TASK)
+        .await;
+    assert_eq!(scene.next().await.json()["error"]["code"], -32601);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_handle_that_comes_after_a_cancellation_is_cancelled() {
+    let scene = scene(WITH_TASKS);
+    scene.call("1").await;
+    scene
+        .answer(&scene.legacy_id("tools/call"), ONLY_AS_TASK)
+        .await;
+    scene.sees(r#""task":{}"#).await;
+    tokio::time::sleep(Duration::from_millis(10)).await;
+    scene.cancel("1").await;
+    scene.answer(&scene.legacy_id("tools/call"), HANDLE).await;
+    let cancelled = scene.sees("tasks/cancel").await;
+    assert!(cancelled.contains(r#""taskId":"a""#), "{cancelled}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_lost_state_of_an_ended_task_can_be_asked_for_again() {
+    let scene = scene(WITH_TASKS);
+    create(&scene, "1").await;
+    scene.next().await;
+    for n in 1..3 {
+        let id = (n + 1).to_string();
+        // The log level would lead to another session.
+        let meta = r#","io.modelcontextprotocol/logLevel":"error""#;
+        let meta = if n == 2 { meta } else { "" };
+        scene
+            .request(&id, "tasks/get", r#""taskId":"a""#, meta)
+            .await;
+        answer_next(&scene, "tasks/get", n, &task("completed")).await;
+        answer_next(&scene, "tasks/result", n, r#""result":{"n":1.0}"#).await;
+        let state = scene.next().await.json()["result"].clone();
+        assert_eq!(state["result"]["n"], 1.0);
+    }
+    assert_eq!(scene.n_sent("initialize"), 1);
+}

@@ -53,7 +53,7 @@ use self::connection::connection_lost;
 use self::listening::Listening;
 use self::opening::Connections;
 use self::resuming::Retries;
-use self::server_tasks::{ServerTasks, is_about_tasks};
+use self::server_tasks::{ServerTask, ServerTasks, is_about_tasks};
 use super::options::BridgeOptions;
 
 /// A link that accepts modern requests and connects to a legacy server.
@@ -114,7 +114,8 @@ impl UpstreamLink for ModernClientLink {
     /// the client has its result or no longer asks for it.
     fn is_needed(&self) -> bool {
         let state = self.bridge.core.state.lock();
-        !state.parked.is_empty() || !state.tasks.is_empty()
+        let has_tasks = state.tasks.values().any(ServerTask::is_active);
+        !state.parked.is_empty() || has_tasks
     }
 
     async fn close(&self) {

@@ -4,7 +4,7 @@
 use riglm_domain::mcp::edit::{member, meta, with_member};
 use riglm_domain::mcp::message::Message;
 use riglm_domain::mcp::rpc_error::RpcErrorCode;
-use riglm_domain::mcp::scan::{members, unescape};
+use riglm_domain::mcp::scan::unescape;
 use serde_json::Value;
 
 /// The name of the extension by which modern clients and servers declare tasks.
@@ -50,27 +50,27 @@ pub(super) fn related_task(params: &str) -> Option<Box<str>> {
     task_id(meta(params, RELATED_TASK)?)
 }
 
+/// The members of a task, with their names in the extension. Others could pass for members that
+/// only the bridge may add.
+const MEMBERS: [(&str, &str); 8] = [
+    ("taskId", "taskId"),
+    ("status", "status"),
+    ("statusMessage", "statusMessage"),
+    ("createdAt", "createdAt"),
+    ("lastUpdatedAt", "lastUpdatedAt"),
+    ("ttl", "ttlMs"),
+    ("pollInterval", "pollIntervalMs"),
+    ("_meta", "_meta"),
+];
+
 /// Returns the members of a task of revision 2025-11-25 as members of the extension, without braces.
 /// The times have other names there, and the time to live is required.
 pub(super) fn as_extension_members(task: &str) -> String {
-    let mut all: Vec<String> = Vec::new();
-    let mut has_ttl = false;
-    for (key, value) in members(task) {
-        let key = match key.as_ref() {
-            "ttl" => {
-                has_ttl = true;
-                "ttlMs"
-            }
-            "pollInterval" => "pollIntervalMs",
-            "resultType" => continue,
-            other => other,
-        };
-        all.push(format!("{}:{value}", Value::from(key)));
-    }
-    if !has_ttl {
-        all.push(r#""ttlMs":null"#.into());
-    }
-    all.join(",")
+    let named = MEMBERS.iter().filter_map(|(key, name)| {
+        let value = member(task, key).or((*key == "ttl").then_some("null"))?;
+        Some(format!("{}:{value}", Value::from(*name)))
+    });
+    named.collect::<Vec<_>>().join(",")
 }
 
 /// Returns whether an error says that the client must support the tasks extension.
@@ -112,10 +112,10 @@ mod tests {
     #[test]
     fn tasks_get_the_names_of_the_extension() {
         let task =
-            r#"{"taskId":"a\u00e4","status":"working","ttl":6e4,"pollInterval":5.0,"x":null}"#;
+            r#"{"taskId":"a\u00e4","status":"working","ttl":6e4,"pollInterval":5.0,"result":{}}"#;
         assert_eq!(
             as_extension_members(task),
-            r#""taskId":"a\u00e4","status":"working","ttlMs":6e4,"pollIntervalMs":5.0,"x":null"#
+            r#""taskId":"a\u00e4","status":"working","ttlMs":6e4,"pollIntervalMs":5.0"#
         );
         assert_eq!(
             as_extension_members(r#"{"taskId":"a"}"#),

@@ -510,6 +510,11 @@ async fn fetch_or_cached(
     if template.era == Era::Legacy && hello.as_ref().is_some_and(has_none) {
         return FetchOutcome::Fresh(Arc::default());
     }
+    // Few servers have skills, so the others are not asked in any era.
+    let known = member.tools.handshake_result();
+    if kind == ListKind::Skills && known.as_ref().is_some_and(has_none) {
+        return FetchOutcome::Fresh(Arc::default());
+    }
     let failure = || member.scope.entry.failure();
     let exact = member.scope.entry.catalog.list(&key);
     if !is_asked && let Some(exact) = &exact {

@@ -16,6 +16,8 @@ use crate::proxy::session::ClientSession;
 
 /// The time for which known skills are used without asking the servers again.
 const FRESH_FOR: Duration = Duration::from_mins(1);
+/// The time that a search waits for the skills.
+const TIMEOUT: Duration = Duration::from_secs(2);
 
 /// The skills that searches of a session use.
 #[derive(Clone, Debug)]
@@ -54,15 +56,19 @@ pub(in crate::proxy) async fn skills_of(
         return Some(known.index);
     }
     let template = ListTemplate::new(kind, message, era);
-    let skills = match list_skills(session, &template).await {
-        Ok(skills) => skills,
+    let listed = tokio::time::timeout(TIMEOUT, list_skills(session, &template)).await;
+    let listed = listed.unwrap_or(Err(ListFetchError::Timeout));
+    let index = match listed {
+        Ok(skills) => Arc::new(SkillIndex::new(skills)),
+        // The next searches do not wait again.
         Err(error) => {
             tracing::debug!("failed to list skills for a search: {error}");
-            return search.skills().map(|known| known.index);
+            let known = search.skills().map(|known| known.index);
+            known.unwrap_or_else(|| Arc::new(SkillIndex::new(Vec::new())))
         }
     };
     let known = KnownSkills {
-        index: Arc::new(SkillIndex::new(skills)),
+        index,
         listed_at: Instant::now(),
         n_changes,
     };
@@ -76,10 +82,7 @@ async fn list_skills(
     template: &ListTemplate,
 ) -> Result<Vec<Skill>, ListFetchError> {
     if let Some(only) = session.only_upstream() {
-        let limit = session.shared.limits().unite_timeout;
-        let listed = only.fetch_entries(template, MAX_SKILLS);
-        let listed = tokio::time::timeout(limit, listed).await;
-        let entries = listed.unwrap_or(Err(ListFetchError::Timeout))?;
+        let entries = only.fetch_entries(template, MAX_SKILLS).await?;
         let skills = entries.iter().filter_map(|entry| {
             let uri = member(entry, template.kind.key()).and_then(unescape)?;
             Skill::read(&uri, entry)

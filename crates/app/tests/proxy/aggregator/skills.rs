@@ -268,3 +268,23 @@ async fn skills_are_listed_once_for_several_searches_until_resources_change() {
     let found = search(&scene, 300, "anything").await;
     assert_ne!(found["isError"], true);
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_server_that_lists_no_skills_delays_one_search_only() {
+    let upstream = with_skill("a", "sha256:aa");
+    let scene = searching(vec![Arc::clone(&upstream)]).await;
+    upstream.react_with(|text| {
+        if text.contains("skills/list") {
+            riglm_ports::fake::ScriptedReaction::Silence
+        } else {
+            riglm_ports::fake::ScriptedReaction::Default
+        }
+    });
+    let took = |started: tokio::time::Instant| started.elapsed();
+    let started = tokio::time::Instant::now();
+    search(&scene, 1, "fill in a form").await;
+    assert!(took(started) < std::time::Duration::from_secs(3));
+    let started = tokio::time::Instant::now();
+    search(&scene, 2, "fill in another form").await;
+    assert!(took(started) < std::time::Duration::from_secs(1));
+}

@@ -26,8 +26,9 @@ use crate::upstream::era::tasks::{TaskStatus, requires_tasks, task_id};
 
 /// The time between two questions for a task whose server proposes none.
 const POLL_INTERVAL: Duration = Duration::from_secs(1);
-/// The bounds of the times that servers propose.
-const POLL_BOUNDS: (Duration, Duration) = (Duration::from_millis(20), Duration::from_mins(1));
+/// The bounds of the times that servers propose. Each answer is reported as progress, which must come
+/// before the deadline of the call.
+const POLL_BOUNDS: (Duration, Duration) = (Duration::from_millis(20), Duration::from_secs(20));
 /// The back-off before a failed question for a task is repeated.
 const BACKOFF: Backoff = Backoff::new(Duration::from_millis(200), Duration::from_secs(10));
 /// The maximum number of consecutive questions without an answer. The task continues meanwhile.
@@ -40,8 +41,11 @@ pub(super) struct AwaitedTask {
     pub(super) id: Box<str>,
     /// The keys of the inputs that the client has answered, as JSON strings.
     pub(super) answered: Vec<String>,
+    /// The answers of the client that the server has not acknowledged, as the JSON text of
+    /// `inputResponses`.
+    update: Option<Box<str>>,
     /// The number of consecutive questions without an answer.
-    pub(super) n_failures: u32,
+    n_failures: u32,
     n_answers: u32,
     interval: Duration,
 }
@@ -52,6 +56,7 @@ impl AwaitedTask {
         Some(Self {
             id: task_id(result)?,
             answered: Vec::new(),
+            update: None,
             n_failures: 0,
             n_answers: 0,
             interval: interval(result).unwrap_or(POLL_INTERVAL),
@@ -75,8 +80,11 @@ impl MultiRoundCalls {
     ) -> Option<Message> {
         let is_task = self.requests.lock().task(client).is_some();
         let Some(result) = message.result(envelope) else {
+            if is_task {
+                return self.note_task_error(client, message, envelope);
+            }
             let is_refused = message.error(envelope).is_some_and(requires_tasks);
-            if is_refused && !is_task && self.declare_tasks(client) {
+            if is_refused && self.declare_tasks(client) {
                 self.retry(client).await;
                 return None;
             }
@@ -89,9 +97,12 @@ impl MultiRoundCalls {
             self.input_required(client.clone(), result).await;
             return None;
         }
-        if member(result, "resultType") == Some("\"task\"")
-            && let Some(task) = AwaitedTask::of(result)
-        {
+        if is_task_handle(result) {
+            let Some(task) = AwaitedTask::of(result) else {
+                let text = "invalid answer of the upstream: a task without a usable taskId";
+                let error = RpcError::new(RpcErrorCode::UpstreamGarbled, text);
+                return Some(error.to_message(Some(client)));
+            };
             let interval = task.interval;
             self.requests.lock().await_task(client, task);
             self.poll_later(client, interval);
@@ -104,15 +115,54 @@ impl MultiRoundCalls {
     /// can be sent again.
     fn declare_tasks(&self, client: &RequestId) -> bool {
         let mut identity = self.peers.identity.lock();
-        identity.accept_tasks();
         let mut requests = self.requests.lock();
-        requests.sign_again(client, |params| identity.sign(Some(params)))
+        let is_declared =
+            requests.with_params(client, |params| Some(identity.declare_tasks_for(params)));
+        is_declared == Some(true)
+            && requests.sign_again(client, |params| identity.sign(Some(params)))
+    }
+
+    /// Handles an error in place of the state of a task. Returns the answer for the client if the
+    /// task is lost.
+    fn note_task_error(
+        self: &Arc<Self>,
+        client: &RequestId,
+        message: Message,
+        envelope: &Envelope,
+    ) -> Option<Message> {
+        let (was_update, interval) = {
+            let mut requests = self.requests.lock();
+            requests.note_task_answer(client)?;
+            let task = requests.task_mut(client)?;
+            (task.update.take().is_some(), task.interval)
+        };
+        // The task may have ended before its input came. Its state says so.
+        if was_update {
+            self.poll_later(client, interval);
+            return None;
+        }
+        let code = message
+            .error(envelope)
+            .and_then(|error| member(error, "code"));
+        let is_unknown = code == Some(RpcErrorCode::InvalidParams.code().to_string().as_str());
+        (is_unknown || !self.repeats_question(client)).then_some(message)
     }
 
     /// Handles the state of a task, or the acknowledgement of an input. Returns the answer for the
     /// client if the task has ended.
     async fn note_state(self: &Arc<Self>, client: &RequestId, task: &str) -> Option<Message> {
-        let (interval, n_answers) = self.requests.lock().note_task_answer(client)?;
+        let (interval, n_answers) = {
+            let mut requests = self.requests.lock();
+            let noted = requests.note_task_answer(client)?;
+            let task = requests.task_mut(client)?;
+            task.n_failures = 0;
+            if task.update.take().is_some() {
+                drop(requests);
+                self.poll_later(client, noted.0);
+                return None;
+            }
+            noted
+        };
         let result = match TaskStatus::of(task) {
             Some(TaskStatus::Completed) => {
                 Message::success(client, member(task, "result").unwrap_or("{}"))
@@ -168,6 +218,7 @@ impl MultiRoundCalls {
             return;
         };
         let text = member(task, "statusMessage")
+            .filter(|text| text.starts_with('"'))
             .map(|text| format!(r#","message":{text}"#))
             .unwrap_or_default();
         let params = format!(r#"{{"progressToken":{token},"progress":{n_answers}{text}}}"#);
@@ -180,28 +231,25 @@ impl MultiRoundCalls {
         let (calls, client) = (Arc::clone(self), client.clone());
         self.peers.tasks.spawn(async move {
             tokio::time::sleep(after).await;
-            let params = calls.requests.lock().task(&client).map(AwaitedTask::params);
-            if let Some(params) = params {
-                calls
-                    .ask_about_task(&client, method::TASKS_GET, &params)
-                    .await;
-            }
+            calls.ask_about_task(&client).await;
         });
     }
 
     /// Gives the answers of the client to the task.
     pub(super) async fn update_task(self: &Arc<Self>, client: &RequestId) {
-        let params = self.requests.lock().take_task_answers(client);
-        if let Some((task, answers)) = params {
-            let params = with_member(&task, "inputResponses", &answers);
-            self.ask_about_task(client, method::TASKS_UPDATE, &params)
-                .await;
-        }
+        self.requests.lock().take_task_answers(client);
+        self.ask_about_task(client).await;
     }
 
-    async fn ask_about_task(self: &Arc<Self>, client: &RequestId, method: &str, params: &str) {
+    /// Gives the server the answers that it has not acknowledged, or else asks it for the state of
+    /// the task.
+    async fn ask_about_task(self: &Arc<Self>, client: &RequestId) {
+        let asked = self.requests.lock().task(client).map(AwaitedTask::request);
+        let Some((method, params)) = asked else {
+            return; // The client cancelled its request meanwhile.
+        };
         let id = self.peers.next_id(InternalRequest::BridgedTask);
-        let params = self.peers.identity.lock().describe(params);
+        let params = self.peers.identity.lock().describe_for_tasks(&params);
         let message = Message::request(&id, method, Some(&params));
         if self.requests.lock().send_for(client, id) {
             self.send_again(client, message).await;
@@ -216,22 +264,41 @@ impl MultiRoundCalls {
                 return false;
             };
             task.n_failures += 1;
+            if task.n_failures > MAX_FAILURES {
+                let params = task.params();
+                drop(requests);
+                self.send_cancellation(&params);
+                return false;
+            }
             task.n_failures
         };
-        if n_failures > MAX_FAILURES {
-            return false;
-        }
         self.poll_later(client, BACKOFF.delay(n_failures, fastrand::f64()));
         true
     }
 
     /// Cancels the task of an ended request at the server.
     pub(super) fn cancel_task(&self, ended: &EndedRequest) {
-        let Some(task) = &ended.task else {
-            return;
+        if let Some(task) = &ended.task {
+            self.send_cancellation(&task.params());
+        }
+    }
+
+    /// Cancels a task whose handle came after the client had cancelled its call. Returns whether the
+    /// message is such a handle.
+    pub(super) fn cancel_late_task(&self, message: &Message, envelope: &Envelope) -> bool {
+        let result = message.result(envelope);
+        let Some(task) = result.filter(|result| is_task_handle(result)) else {
+            return false;
         };
+        if let Some(task) = AwaitedTask::of(task) {
+            self.send_cancellation(&task.params());
+        }
+        true
+    }
+
+    fn send_cancellation(&self, params: &str) {
         let id = self.peers.next_id(InternalRequest::BridgedTask);
-        let params = self.peers.identity.lock().describe(&task.params());
+        let params = self.peers.identity.lock().describe_for_tasks(params);
         let message = Message::request(&id, method::TASKS_CANCEL, Some(&params));
         let server = Arc::clone(&self.peers.server);
         // Nobody waits for the answer: the server decides whether the work stops.
@@ -247,17 +314,32 @@ impl AwaitedTask {
     /// Registers an answer of the server. Returns the time until the next question, and the number
     /// of answers.
     pub(super) fn note_answer(&mut self) -> (Duration, u32) {
-        self.n_failures = 0;
         self.n_answers += 1;
         (self.interval, self.n_answers)
     }
 
-    /// Registers the answers of the client under these keys. Returns the parameters of a request
-    /// about the task.
-    pub(super) fn note_answered(&mut self, keys: impl Iterator<Item = String>) -> String {
+    /// Stores the answers of the client, the JSON text of `inputResponses`, to the questions with
+    /// these keys.
+    pub(super) fn note_answers(&mut self, keys: impl Iterator<Item = String>, answers: String) {
         self.answered.extend(keys);
-        self.params()
+        self.update = Some(answers.into());
     }
+
+    /// Returns method and parameters of the next request about the task.
+    fn request(&self) -> (&'static str, String) {
+        match &self.update {
+            Some(answers) => {
+                let params = with_member(&self.params(), "inputResponses", answers);
+                (method::TASKS_UPDATE, params)
+            }
+            None => (method::TASKS_GET, self.params()),
+        }
+    }
+}
+
+/// Returns whether a result is the handle of a task.
+fn is_task_handle(result: &str) -> bool {
+    member(result, "resultType") == Some("\"task\"")
 }
 
 /// Returns the time that the server proposes until the next question.

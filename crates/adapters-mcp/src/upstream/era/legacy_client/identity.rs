@@ -1,6 +1,9 @@
 //! The identity of a legacy client: described once in its handshake, and sent upstream with each
 //! request.
 
+use std::borrow::Cow;
+use std::collections::HashSet;
+
 use riglm_domain::mcp::edit::{member, with_meta};
 use riglm_domain::mcp::meta::{CLIENT_CAPABILITIES, CLIENT_INFO, LOG_LEVEL, PROTOCOL_VERSION};
 use riglm_domain::mcp::scan::{members, unescape};
@@ -18,6 +21,11 @@ const LEVELS: [&str; 8] = [
     "emergency",
 ];
 
+/// The maximum number of tools that are known to need the tasks extension.
+const MAX_TASK_TOOLS: usize = 1_024;
+/// The maximum length in bytes of their names.
+const MAX_TOOL_NAME: usize = 256;
+
 /// The revision of the requests, as a JSON string.
 const VERSION: &str = "\"2026-07-28\"";
 
@@ -27,6 +35,8 @@ pub(super) struct Identity {
     capabilities: Option<String>,
     info: Option<String>,
     log_level: Option<String>,
+    /// The tools that need the tasks extension.
+    task_tools: HashSet<Box<str>>,
 }
 
 impl Identity {
@@ -41,10 +51,16 @@ impl Identity {
         self.info = object("clientInfo");
     }
 
-    /// Declares the tasks extension from now on, because the bridge waits for the tasks itself.
-    pub(super) fn accept_tasks(&mut self) {
-        let capabilities = self.capabilities.as_deref().unwrap_or("{}");
-        self.capabilities = Some(with_extension(capabilities));
+    /// Declares the tasks extension in calls of the tool that `params` name, because the bridge waits
+    /// for its tasks itself. Returns whether there is such a tool.
+    pub(super) fn declare_tasks_for(&mut self, params: &str) -> bool {
+        let Some(name) = tool_name(params) else {
+            return false;
+        };
+        if self.task_tools.len() < MAX_TASK_TOOLS && name.len() <= MAX_TOOL_NAME {
+            self.task_tools.insert(name.as_ref().into());
+        }
+        self.task_tools.contains(name.as_ref())
     }
 
     /// Sets the level of `logging/setLevel`. Returns whether the level is valid.
@@ -68,26 +84,37 @@ impl Identity {
 
     /// Returns `params` with the client description and its log level in `_meta`.
     pub(super) fn sign(&self, params: Option<&str>) -> String {
-        let mut entries = self.entries();
+        let params = params.unwrap_or("{}");
+        let capabilities = self.capabilities.as_deref().unwrap_or("{}");
+        let needs_tasks = !self.task_tools.is_empty()
+            && tool_name(params).is_some_and(|name| self.task_tools.contains(name.as_ref()));
+        let capabilities = if needs_tasks {
+            Cow::Owned(with_extension(capabilities))
+        } else {
+            Cow::Borrowed(capabilities)
+        };
+        let mut entries = self.entries(&capabilities);
         if let Some(level) = &self.log_level {
             entries.push((LOG_LEVEL, level));
         }
         // Text that is no object stays unchanged, so that the server refuses it.
-        with_meta(params.unwrap_or("{}"), &entries)
+        with_meta(params, &entries)
     }
 
     /// Returns an object with only the client description in `_meta`.
     pub(super) fn params(&self) -> String {
-        self.describe("{}")
-    }
-
-    /// Returns `params` of a request of the bridge with the client description in `_meta`.
-    pub(super) fn describe(&self, params: &str) -> String {
-        with_meta(params, &self.entries())
-    }
-
-    fn entries(&self) -> Vec<(&'static str, &str)> {
         let capabilities = self.capabilities.as_deref().unwrap_or("{}");
+        with_meta("{}", &self.entries(capabilities))
+    }
+
+    /// Returns `params` of a request of the bridge about a task, with the client description and the
+    /// tasks extension in `_meta`.
+    pub(super) fn describe_for_tasks(&self, params: &str) -> String {
+        let capabilities = with_extension(self.capabilities.as_deref().unwrap_or("{}"));
+        with_meta(params, &self.entries(&capabilities))
+    }
+
+    fn entries<'a>(&'a self, capabilities: &'a str) -> Vec<(&'static str, &'a str)> {
         let mut entries = vec![
             (PROTOCOL_VERSION, VERSION),
             (CLIENT_CAPABILITIES, capabilities),
@@ -97,6 +124,11 @@ impl Identity {
         }
         entries
     }
+}
+
+/// Returns the tool that the parameters of a call name.
+fn tool_name(params: &str) -> Option<Cow<'_, str>> {
+    member(params, "name").and_then(unescape)
 }
 
 /// Returns whether an object has this member and it is not `null`.

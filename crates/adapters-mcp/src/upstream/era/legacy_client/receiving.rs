@@ -95,7 +95,7 @@ impl LegacyBridge {
         let Some(client) = self.calls.owner(id) else {
             // The request was cancelled. After a retry under an id of the bridge, the client does
             // not know the id, so the answer is dropped.
-            if !is_internal(id) {
+            if !self.calls.cancel_late_task(&message, envelope) && !is_internal(id) {
                 let related = Some(id.clone());
                 self.peers.client.on_message(message, related).await;
             }

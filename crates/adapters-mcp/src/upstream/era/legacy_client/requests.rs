@@ -172,13 +172,16 @@ impl Requests {
         Some(self.task_mut(id)?.note_answer())
     }
 
-    /// Returns the parameters of a request about the task, and the answers of the client, both as
-    /// JSON text. The answers are then removed.
-    pub(super) fn take_task_answers(&mut self, id: &RequestId) -> Option<(String, String)> {
-        let request = self.open.get_mut(id)?;
+    /// Gives the answers of the client to the task of a request.
+    pub(super) fn take_task_answers(&mut self, id: &RequestId) {
+        let Some(request) = self.open.get_mut(id) else {
+            return;
+        };
         let answers = request.input_responses();
         let keys = request.inputs.drain(..).map(|input| input.key);
-        Some((request.task.as_mut()?.note_answered(keys), answers))
+        if let Some(task) = &mut request.task {
+            task.note_answers(keys, answers);
+        }
     }
 
     /// Registers a request of the bridge that is sent for a request of the client. Returns whether
@@ -216,7 +219,7 @@ impl Requests {
     pub(super) fn with_params<T>(
         &self,
         id: &RequestId,
-        read: impl Fn(&str) -> Option<T>,
+        read: impl FnOnce(&str) -> Option<T>,
     ) -> Option<T> {
         let message = &self.open.get(id)?.message;
         read(message.params(message.single()?)?)

@@ -211,6 +211,11 @@ impl Call {
         name_questions(&mut self.open, &mut self.n_keys);
     }
 
+    /// Returns whether it requests a task as its answer.
+    pub(super) fn requests_task(&self) -> bool {
+        matches!(self.task, TaskStage::Requested | TaskStage::Assumed)
+    }
+
     /// Returns the parameters of the message for the server.
     pub(super) fn params(&self) -> Option<&str> {
         self.message.params(self.message.single()?)

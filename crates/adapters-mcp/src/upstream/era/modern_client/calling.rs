@@ -23,7 +23,7 @@ use super::call::{
 use super::connection::Connection;
 use super::ending::finish;
 use super::opening::Connections;
-use super::server_tasks::{TaskStage, task_cancellation, with_task};
+use super::server_tasks::{TaskStage, cancel_late_task, task_cancellation, with_task};
 use super::state::BridgeState;
 use super::welcome::{Hello, Welcome};
 
@@ -90,7 +90,7 @@ impl Calls {
             let mut task = TaskStage::None;
             if method == method::TOOLS_CALL && is_task_tool(&state, params) {
                 message = message.with_each_params(|params| Some(with_task(params)));
-                task = TaskStage::Requested;
+                task = TaskStage::Assumed;
             }
             let (message, token) = with_own_token(&state, &connection, number, message, &client);
             state.waiting.insert(id.clone(), number);
@@ -251,6 +251,9 @@ impl Calls {
             return self.core.tasks.spawn(Arc::clone(self).send_call(number));
         }
         let Some(turn) = self.core.turn_of(connection, number) else {
+            if let CallEnd::Answered(answer) = &ended {
+                cancel_late_task(&self.core, connection, answer);
+            }
             return;
         };
         let _turn = turn.lock().await;
@@ -275,6 +278,11 @@ impl Calls {
             self.questions.keep_open(&mut state, &mut call);
             call
         };
+        if let CallEnd::Answered(answer) = &ended
+            && call.client().is_none()
+        {
+            cancel_late_task(&self.core, connection, answer);
+        }
         finish(&self.core, &call, ended).await;
     }
 
@@ -304,7 +312,7 @@ impl Calls {
             let connection = Arc::clone(&call.connection);
             let task = match &call.task {
                 TaskStage::Running(task) => Some(task_cancellation(task, number)),
-                TaskStage::None | TaskStage::Requested => None,
+                _ => None,
             };
             // The server must not get the cancellation before the request, so `sent` sends it
             // later.

@@ -4,6 +4,7 @@
 //! gets a handle, and asks for its state with the requests that are answered here. For any other
 //! client the bridge waits for the result of the task, and answers the call with it.
 
+use std::borrow::Cow;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -52,8 +53,12 @@ pub(super) enum TaskStage {
     /// It is an ordinary call.
     #[default]
     None,
-    /// It requests a task.
+    /// It requests a task, because the server refused the call without one.
     Requested,
+    /// It requests a task, because the tool needed one before.
+    Assumed,
+    /// It is an ordinary call, because the tool needs no task any more.
+    Declined,
     /// It waits for the result of the task with this name.
     Running(Box<str>),
 }
@@ -70,20 +75,29 @@ pub(super) struct ServerTask {
     is_awaited: bool,
     /// Notified of new questions.
     asked: Arc<Notify>,
+    /// Whether it has ended. The client may still ask for its result.
+    is_over: bool,
     /// The time when it is forgotten if the client does not ask for it.
     pub(super) until: Instant,
 }
 
 impl ServerTask {
-    fn new(connection: &Arc<Connection>, until: Instant) -> Self {
+    /// Returns a task without questions. `n_keys` tells the keys of its questions from earlier ones.
+    fn new(connection: &Arc<Connection>, until: Instant, n_keys: u32) -> Self {
         Self {
             connection: Arc::clone(connection),
             open: Vec::new(),
-            n_keys: 0,
+            n_keys,
             is_awaited: false,
             asked: Arc::default(),
+            is_over: false,
             until,
         }
+    }
+
+    /// Returns whether the server still works on it, as far as is known.
+    pub(super) fn is_active(&self) -> bool {
+        !self.is_over
     }
 
     /// Attaches a question of the server. Returns it if too many are open.
@@ -115,14 +129,19 @@ impl ServerTask {
 
 impl BridgeState {
     /// Remembers a task whose handle the client gets. The task that was not used for longest is
-    /// forgotten if there are too many.
-    pub(super) fn remember_task(&mut self, id: Box<str>, task: ServerTask) {
-        if self.tasks.len() >= MAX_TASKS {
-            let oldest = self.tasks.iter().min_by_key(|(_, task)| task.until);
-            let oldest = oldest.map(|(id, _)| id.clone());
-            oldest.and_then(|id| self.tasks.remove(&id));
-        }
+    /// forgotten if there are too many. Returns the task that is replaced or forgotten.
+    #[must_use]
+    pub(super) fn remember_task(&mut self, id: Box<str>, task: ServerTask) -> Option<ServerTask> {
+        let replaced = self.tasks.remove(&id);
+        let forgotten = replaced.or_else(|| {
+            let tasks = self.tasks.iter();
+            let tasks = tasks.map(|(id, task)| (task.is_active(), task.until, id));
+            let oldest = tasks.min().map(|(.., id)| id.clone());
+            let oldest = oldest.filter(|_| self.tasks.len() >= MAX_TASKS)?;
+            self.tasks.remove(&oldest)
+        });
         self.tasks.insert(id, task);
+        forgotten
     }
 
     /// Continues a call for which the server requires, or has created, a task: requests a task, or
@@ -134,12 +153,22 @@ impl BridgeState {
             return None;
         }
         let params = call.params()?;
+        let is_wanted = !matches!(call.seat, CallWaiter::Cancelled(_));
         let (message, stage) = match &call.task {
-            TaskStage::None if call.client().is_some() && requires_task(call, answer) => {
+            TaskStage::None if is_wanted && requires_task(call, answer) => {
                 let message = call.message.with_params(&with_task(params));
                 (message, TaskStage::Requested)
             }
-            TaskStage::Requested => {
+            TaskStage::Assumed if is_wanted && requires_task(call, answer) => {
+                let name = edit::member(params, "name").and_then(unescape);
+                let plain = edit::without_member(params, "task");
+                let message = call.message.with_params(&plain);
+                if let Some(name) = name {
+                    self.task_tools.remove(name.as_ref());
+                }
+                (message, TaskStage::Declined)
+            }
+            TaskStage::Requested | TaskStage::Assumed if is_wanted => {
                 let task = task_id(created_task(answer)?)?;
                 let name = edit::member(params, "name").and_then(unescape);
                 let name = name.filter(|name| name.len() <= MAX_TOOL_NAME);
@@ -154,7 +183,7 @@ impl BridgeState {
                 }
                 (message, TaskStage::Running(task))
             }
-            TaskStage::None | TaskStage::Running(_) => return None,
+            _ => return None,
         };
         self.renumber(number, &message, stage)
     }
@@ -187,11 +216,14 @@ impl BridgeState {
 /// "If taskSupport is required [...] Servers MUST return a -32601 (Method not found) error if a
 /// client does not attempt to do so" (revision 2025-11-25, basic/utilities/tasks).
 fn requires_task(call: &Call, answer: &Message) -> bool {
-    let code = RpcErrorCode::MethodNotFound.code().to_string();
+    // Some servers say that the request is invalid.
+    let codes = [RpcErrorCode::MethodNotFound, RpcErrorCode::InvalidRequest];
     let error = answer.single().and_then(|envelope| answer.error(envelope));
     let welcome = call.connection.welcome();
     welcome.is_some_and(|welcome| welcome.runs_tasks)
-        && error.and_then(|error| edit::member(error, "code")) == Some(code.as_str())
+        && error
+            .and_then(|error| edit::member(error, "code"))
+            .is_some_and(|code| codes.iter().any(|known| known.code().to_string() == code))
 }
 
 /// Returns the parameters of a call with the request for a task.
@@ -379,43 +411,44 @@ impl ServerTasks {
         let Some(state) = result_of(&answer) else {
             return Ok(answers::as_modern(&answer, method::TASKS_GET, welcome));
         };
-        let with_status = |status| edit::with_member(state, "status", status);
-        let state = match TaskStatus::of(state) {
+        let with_status = |status| Cow::Owned(edit::with_member(state, "status", status));
+        let (state, added) = match TaskStatus::of(state) {
             // Revision 2025-11-25 calls a task failed whose result has `isError`. For the extension,
             // "the failed status MUST NOT be used to represent non-JSON-RPC errors".
             Some(TaskStatus::Completed | TaskStatus::Failed) => {
                 let outcome = self.ask(connection, method::TASKS_RESULT, task).await?;
-                self.forget(task);
+                self.note_end(task);
                 let error = outcome
                     .single()
                     .and_then(|envelope| outcome.error(envelope));
-                match (error, result_of(&outcome)) {
-                    (Some(error), _) => {
-                        edit::with_member(&with_status("\"failed\""), "error", error)
-                    }
-                    (None, result) => {
-                        let state = with_status("\"completed\"");
-                        edit::with_member(&state, "result", result.unwrap_or("{}"))
+                match error {
+                    Some(error) => (with_status("\"failed\""), format!(r#","error":{error}"#)),
+                    None => {
+                        let result = result_of(&outcome).unwrap_or("{}");
+                        let result = format!(r#","result":{result}"#);
+                        (with_status("\"completed\""), result)
                     }
                 }
             }
-            Some(TaskStatus::InputRequired) => {
-                match self.questions_of(connection, task).await {
-                    Some(asked) => edit::with_member(state, "inputRequests", &asked),
-                    // "inputRequests MUST contain all outstanding requests", and none is known yet.
-                    None => with_status("\"working\""),
+            Some(TaskStatus::InputRequired) => match self.questions_of(connection, task).await {
+                Some(asked) => {
+                    let asked = format!(r#","inputRequests":{asked}"#);
+                    (Cow::Borrowed(state), asked)
                 }
-            }
+                // "inputRequests MUST contain all outstanding requests", and none is known yet.
+                None => (with_status("\"working\""), String::new()),
+            },
             Some(TaskStatus::Cancelled) => {
-                self.forget(task);
-                state.to_owned()
+                self.note_end(task);
+                (Cow::Borrowed(state), String::new())
             }
-            Some(TaskStatus::Working) | None => state.to_owned(),
+            Some(TaskStatus::Working) | None => (Cow::Borrowed(state), String::new()),
         };
+        let members = as_extension_members(&state);
         Ok(answers::about_task(
             &request.id,
             "complete",
-            &as_extension_members(&state),
+            &format!("{members}{added}"),
             welcome,
         ))
     }
@@ -456,8 +489,11 @@ impl ServerTasks {
         let (asked, is_new) = {
             let mut state = self.core.state.lock();
             if !state.tasks.contains_key(task) {
-                let new = ServerTask::new(connection, Instant::now() + ttl);
-                state.remember_task(task.into(), new);
+                // Clients take a key that they have seen for the same question.
+                let n_keys = u32::try_from(state.next_number()).unwrap_or(u32::MAX / 2);
+                let new = ServerTask::new(connection, Instant::now() + ttl, n_keys);
+                let forgotten = state.remember_task(task.into(), new);
+                refuse_forgotten(&self.core, forgotten);
                 self.core.changed.notify_one();
             }
             let Some(known) = state.tasks.get_mut(task) else {
@@ -506,6 +542,11 @@ impl ServerTasks {
             if result_of(&answer).is_none() {
                 return Ok(answer);
             }
+            if &*request.responses != "{}" {
+                let text = "no question of this task is open; ask for its state again";
+                let error = RpcError::new(RpcErrorCode::InvalidParams, text);
+                return Ok(error.to_message(Some(&request.id)));
+            }
         }
         Ok(answers::acknowledgement(&request.id, welcome))
     }
@@ -517,7 +558,6 @@ impl ServerTasks {
         request: &TaskRequest,
         welcome: &Welcome,
     ) -> Result<Message, UpstreamError> {
-        self.forget(&request.task);
         let cancelled = self
             .ask(connection, method::TASKS_CANCEL, &request.task)
             .await?;
@@ -530,16 +570,24 @@ impl ServerTasks {
                 return Ok(cancelled);
             }
         }
+        self.note_end(&request.task);
         Ok(answers::acknowledgement(&request.id, welcome))
     }
 
-    /// Forgets a task, and refuses its open questions.
-    fn forget(&self, task: &str) {
-        let known = self.core.state.lock().tasks.remove(task);
-        if let Some(known) = known {
+    /// Marks a task as ended, and refuses its open questions. The client may still ask for it: an
+    /// answer can be lost on the way.
+    fn note_end(&self, task: &str) {
+        let ended = {
+            let mut state = self.core.state.lock();
+            state.tasks.get_mut(task).map(|known| {
+                known.is_over = true;
+                let open = std::mem::take(&mut known.open);
+                (Arc::clone(&known.connection), open)
+            })
+        };
+        if let Some((connection, open)) = ended {
             let reason = "the task has ended";
-            self.questions
-                .refuse_open(&known.connection, &known.open, reason);
+            self.questions.refuse_open(&connection, &open, reason);
         }
     }
 
@@ -574,18 +622,48 @@ impl Questions {
 
 /// Returns the answer with the handle of a task, and remembers the task.
 pub(super) fn handle(core: &BridgeCore, call: &Call, answer: &Message) -> Option<Message> {
-    let client = call
-        .client()
-        .filter(|_| call.task == TaskStage::Requested)?;
+    let client = call.client().filter(|_| call.requests_task())?;
     let task = created_task(answer)?;
     let welcome = call.connection.welcome()?;
     let until = Instant::now() + core.options.state_ttl;
-    core.state
-        .lock()
-        .remember_task(task_id(task)?, ServerTask::new(&call.connection, until));
+    let id = task_id(task)?;
+    let new = ServerTask::new(&call.connection, until, 0);
+    let forgotten = core.state.lock().remember_task(id, new);
+    refuse_forgotten(core, forgotten);
     core.changed.notify_one();
     let members = as_extension_members(task);
     Some(answers::about_task(&client.id, "task", &members, &welcome))
+}
+
+/// Refuses the open questions of a forgotten task.
+fn refuse_forgotten(core: &BridgeCore, forgotten: Option<ServerTask>) {
+    if let Some(task) = forgotten.filter(|task| !task.open.is_empty()) {
+        let reason = "too many tasks are open";
+        let refusals = task.open.iter().map(|open| open.refusal_for(reason));
+        let refusals = refusals.collect();
+        let connection = task.connection;
+        core.tasks
+            .spawn(async move { tell_server(connection, refusals).await });
+    }
+}
+
+/// Cancels a task whose handle came after the client had cancelled its call.
+pub(super) fn cancel_late_task(core: &BridgeCore, connection: &Arc<Connection>, answer: &Message) {
+    let Some(task) = created_task(answer).and_then(task_id) else {
+        return;
+    };
+    let message = {
+        let mut state = core.state.lock();
+        let is_running = |call: &Call| call.task == TaskStage::Running(task.clone());
+        // A server may answer twice.
+        if state.tasks.contains_key(&task) || state.calls.values().any(is_running) {
+            return;
+        }
+        task_cancellation(&task, state.next_number())
+    };
+    let connection = Arc::clone(connection);
+    core.tasks
+        .spawn(async move { tell_server(connection, vec![message]).await });
 }
 
 /// Returns the error for a client without the tasks extension.

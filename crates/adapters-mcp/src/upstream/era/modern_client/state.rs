@@ -95,7 +95,10 @@ impl BridgeState {
     pub(super) fn is_busy(&self, number: u64) -> bool {
         let is_it = |connection: &Arc<Connection>| connection.number == number;
         self.calls.values().any(|call| is_it(&call.connection))
-            || self.tasks.values().any(|task| is_it(&task.connection))
+            || self
+                .tasks
+                .values()
+                .any(|task| task.is_active() && is_it(&task.connection))
             || self
                 .listens
                 .values()
