@@ -11,8 +11,8 @@ use crate::scene::HidingPolicy;
 
 const PDF: &str = "skill://pdf/SKILL.md";
 
-/// Returns an upstream that declares skills and lists one, whose file has this digest.
-fn with_skill(name: &str, digest: &str) -> Arc<ScriptedUpstream> {
+/// Returns an upstream that declares skills, and never answers a request for them.
+fn declaring_skills(name: &str) -> Arc<ScriptedUpstream> {
     let upstream = upstream(name, &["x"]);
     let welcome = json!({
         "protocolVersion": "2025-11-25",
@@ -22,6 +22,12 @@ fn with_skill(name: &str, digest: &str) -> Arc<ScriptedUpstream> {
         }},
     });
     upstream.reply_to("initialize", &format!(r#""result":{welcome}"#));
+    upstream
+}
+
+/// Returns an upstream that declares skills and lists one, whose file has this digest.
+fn with_skill(name: &str, digest: &str) -> Arc<ScriptedUpstream> {
+    let upstream = declaring_skills(name);
     let skill = skill(PDF, digest);
     let list = json!({"skills": [skill]});
     upstream.reply_to("skills/list", &format!(r#""result":{list}"#));
@@ -269,22 +275,16 @@ async fn skills_are_listed_once_for_several_searches_until_resources_change() {
     assert_ne!(found["isError"], true);
 }
 
-#[tokio::test(start_paused = true)]
+#[tokio::test]
 async fn a_server_that_lists_no_skills_delays_one_search_only() {
-    let upstream = with_skill("a", "sha256:aa");
-    let scene = searching(vec![Arc::clone(&upstream)]).await;
-    upstream.react_with(|text| {
-        if text.contains("skills/list") {
-            riglm_ports::fake::ScriptedReaction::Silence
-        } else {
-            riglm_ports::fake::ScriptedReaction::Default
-        }
-    });
-    let took = |started: tokio::time::Instant| started.elapsed();
-    let started = tokio::time::Instant::now();
-    search(&scene, 1, "fill in a form").await;
-    assert!(took(started) < std::time::Duration::from_secs(3));
-    let started = tokio::time::Instant::now();
-    search(&scene, 2, "fill in another form").await;
-    assert!(took(started) < std::time::Duration::from_secs(1));
+    let scene = searching(vec![declaring_skills("a")]).await;
+    for id in 1..4 {
+        let found = search(&scene, id, &format!("fill in form {id}")).await;
+        assert_ne!(found["isError"], true);
+    }
+    let sent = scene.sent_messages(0).into_iter();
+    let n_listed = sent
+        .filter(|message| message["method"] == "skills/list")
+        .count();
+    assert_eq!(n_listed, 1);
 }
