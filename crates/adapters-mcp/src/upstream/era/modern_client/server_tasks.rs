@@ -421,13 +421,12 @@ impl ServerTasks {
                 let error = outcome
                     .single()
                     .and_then(|envelope| outcome.error(envelope));
-                match error {
-                    Some(error) => (with_status("\"failed\""), format!(r#","error":{error}"#)),
-                    None => {
-                        let result = result_of(&outcome).unwrap_or("{}");
-                        let result = format!(r#","result":{result}"#);
-                        (with_status("\"completed\""), result)
-                    }
+                if let Some(error) = error {
+                    (with_status("\"failed\""), format!(r#","error":{error}"#))
+                } else {
+                    let result = result_of(&outcome).unwrap_or("{}");
+                    let result = format!(r#","result":{result}"#);
+                    (with_status("\"completed\""), result)
                 }
             }
             Some(TaskStatus::InputRequired) => match self.questions_of(connection, task).await {
