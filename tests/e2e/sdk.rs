@@ -68,23 +68,16 @@ async fn scene_with(configuration: &str, strategy: &str) -> Scene {
 }
 
 impl Scene {
-    async fn send(
-        &self,
-        method: Method,
-        path: &str,
-        headers: &[(&str, &str)],
-        body: &str,
-    ) -> HttpResponse {
-        self.proxy.exchange(method, path, headers, body).await
-    }
-
     async fn get(&self, path: &str) -> Value {
-        json_of(&self.send(Method::GET, path, &[], "").await, 200)
+        json_of(&self.proxy.exchange(Method::GET, path, &[], "").await, 200)
     }
 
     async fn post(&self, path: &str, body: &Value) -> Value {
         let body = body.to_string();
-        json_of(&self.send(Method::POST, path, &[], &body).await, 200)
+        json_of(
+            &self.proxy.exchange(Method::POST, path, &[], &body).await,
+            200,
+        )
     }
 }
 
@@ -315,25 +308,30 @@ async fn the_tools_of_an_agent_stay_the_same() {
     let scene = scene().await;
     let path = "/sdk/anthropic";
     let mine = [("x-riglm-session", "conversation-1")];
-    let first = scene.send(Method::GET, path, &mine, "").await;
+    let first = scene.proxy.exchange(Method::GET, path, &mine, "").await;
     let tag = first.header("etag").unwrap().to_owned();
     let block = json!({"type": "tool_use", "id": "a", "name": "web_search", "input": {}});
     for _ in 0..3 {
         let body = block.to_string();
-        let called = scene.send(Method::POST, "/sdk/anthropic/call", &mine, &body);
+        let called = scene
+            .proxy
+            .exchange(Method::POST, "/sdk/anthropic/call", &mine, &body);
         json_of(&called.await, 200);
     }
-    let again = scene.send(Method::GET, path, &mine, "").await;
+    let again = scene.proxy.exchange(Method::GET, path, &mine, "").await;
     assert_eq!(again.body, first.body);
     let known = [mine[0], ("if-none-match", tag.as_str())];
-    let known = scene.send(Method::GET, path, &known, "").await;
+    let known = scene.proxy.exchange(Method::GET, path, &known, "").await;
     assert_eq!((known.status, known.body.as_str()), (304, ""));
     assert_eq!(known.header("etag"), Some(tag.as_str()));
 
     // Another context may load more tools, but moves and unloads none.
     let before = json_of(&first, 200);
     let query = format!("{path}?query=what%20does%20the%20budget%20of%20a%20project%20say");
-    let narrowed = json_of(&scene.send(Method::GET, &query, &mine, "").await, 200);
+    let narrowed = json_of(
+        &scene.proxy.exchange(Method::GET, &query, &mine, "").await,
+        200,
+    );
     assert_eq!(names(&narrowed, |_| true), names(&before, |_| true));
     let loaded = names(&narrowed, |tool| !is_deferred(tool));
     let loaded_before = names(&before, |tool| !is_deferred(tool));
@@ -345,7 +343,7 @@ async fn the_tools_of_an_agent_stay_the_same() {
 
     // Another conversation has tools of its own.
     let other = [("x-riglm-session", "conversation-2")];
-    let other = scene.send(Method::GET, path, &other, "").await;
+    let other = scene.proxy.exchange(Method::GET, path, &other, "").await;
     assert_eq!(other.body, first.body);
 
     // An operator may still hide a tool.
@@ -353,7 +351,10 @@ async fn the_tools_of_an_agent_stay_the_same() {
     let ban = ban.to_string();
     let decided = scene.proxy.operate(Method::POST, "/override", &ban).await;
     assert_eq!(decided.status, 201, "{}", decided.body);
-    let after = json_of(&scene.send(Method::GET, path, &mine, "").await, 200);
+    let after = json_of(
+        &scene.proxy.exchange(Method::GET, path, &mine, "").await,
+        200,
+    );
     let mut expected = names(&before, |_| true);
     expected.retain(|name| *name != "get_help_article");
     assert_eq!(names(&after, |_| true), expected);
@@ -459,7 +460,9 @@ async fn without_a_selection_all_tools_are_loaded() {
         assert_eq!(names(&list, is_deferred), [""; 0]);
     }
     let query = json!({"query": "web"}).to_string();
-    let refused = scene.send(Method::POST, "/sdk/anthropic/search", &[], &query);
+    let refused = scene
+        .proxy
+        .exchange(Method::POST, "/sdk/anthropic/search", &[], &query);
     let refused = json_of(&refused.await, 409);
     assert!(
         refused["detail"]
@@ -565,7 +568,9 @@ async fn bad_requests_get_problem_details() {
             .split_once(':')
             .unwrap_or(("content-type", "application/json"));
         let headers = [(header.0, header.1.trim())];
-        let sent = scene.send(method.parse().unwrap(), path, &headers, body);
+        let sent = scene
+            .proxy
+            .exchange(method.parse().unwrap(), path, &headers, body);
         let answer = sent.await;
         let problem = json_of(&answer, status.parse().unwrap());
         let media_type = answer.header("content-type");
@@ -576,7 +581,10 @@ async fn bad_requests_get_problem_details() {
     }
     let large = "x".repeat(100_000);
     let large = [("x-large", large.as_str())];
-    let refused = scene.send(Method::GET, "/sdk/openai", &large, "").await;
+    let refused = scene
+        .proxy
+        .exchange(Method::GET, "/sdk/openai", &large, "")
+        .await;
     let problem = json_of(&refused, 431);
     assert!(problem["detail"].to_string().contains("headers"));
 }
@@ -587,17 +595,23 @@ async fn a_bad_request_opens_no_session() {
     let path = "/sdk/openai";
     for (path, body) in [("/sdk/openai/call", "{"), ("/sdk/openai/search", "[]")] {
         let bad = [("x-riglm-session", "bad")];
-        let refused = scene.send(Method::POST, path, &bad, body).await;
+        let refused = scene.proxy.exchange(Method::POST, path, &bad, body).await;
         json_of(&refused, 422);
     }
     let wrong = format!("{path}?deferred=x");
     let bad = [("x-riglm-session", "wrong")];
-    json_of(&scene.send(Method::GET, &wrong, &bad, "").await, 422);
+    json_of(
+        &scene.proxy.exchange(Method::GET, &wrong, &bad, "").await,
+        422,
+    );
     let good = [("x-riglm-session", "good")];
-    json_of(&scene.send(Method::GET, path, &good, "").await, 200);
+    json_of(
+        &scene.proxy.exchange(Method::GET, path, &good, "").await,
+        200,
+    );
     // The only session is taken now.
     let further = [("x-riglm-session", "further")];
-    let refused = scene.send(Method::GET, path, &further, "").await;
+    let refused = scene.proxy.exchange(Method::GET, path, &further, "").await;
     json_of(&refused, 503);
     assert_eq!(refused.header("retry-after"), Some("1"));
 }
@@ -605,16 +619,25 @@ async fn a_bad_request_opens_no_session() {
 #[tokio::test]
 async fn keys_are_checked_and_the_face_can_be_switched_off() {
     let scene = scene_with("[auth.keys]\nalice = \"the key of alice\"", "none").await;
-    let refused = scene.send(Method::GET, "/sdk/anthropic", &[], "").await;
+    let refused = scene
+        .proxy
+        .exchange(Method::GET, "/sdk/anthropic", &[], "")
+        .await;
     json_of(&refused, 401);
     assert_eq!(
         refused.header("www-authenticate"),
         Some("Bearer realm=\"riglm\"")
     );
     let key = [("authorization", "Bearer the key of alice")];
-    let list = scene.send(Method::GET, "/sdk/anthropic", &key, "").await;
+    let list = scene
+        .proxy
+        .exchange(Method::GET, "/sdk/anthropic", &key, "")
+        .await;
     json_of(&list, 200);
     let scene = scene_with("[listen]\nsdk = false", "none").await;
-    let gone = scene.send(Method::GET, "/sdk/anthropic", &[], "").await;
+    let gone = scene
+        .proxy
+        .exchange(Method::GET, "/sdk/anthropic", &[], "")
+        .await;
     assert_eq!(gone.status, 404);
 }

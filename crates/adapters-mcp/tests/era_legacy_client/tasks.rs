@@ -8,11 +8,20 @@ const CALL: &str = r#"{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"n
 const NEEDS_TASKS: &str = r#"{"jsonrpc":"2.0","id":1,"error":{"code":-32021,"message":"m","data":{"requiredCapabilities":{"extensions":{"io.modelcontextprotocol/tasks":{}}}}}}"#;
 const HANDLE: &str = r#"{"resultType":"task","taskId":"a\u00e4","status":"working","ttlMs":null,"pollIntervalMs":2e3}"#;
 
+const ASKS: &str =
+    r#","inputRequests":{"who":{"method":"elicitation/create","params":{"message":"m"}}}"#;
+
 /// Returns a state of the task with these further members.
 fn state(status: &str, more: &str) -> String {
     format!(
         r#"{{"resultType":"complete","taskId":"a\u00e4","status":"{status}","ttlMs":null,"pollIntervalMs":2e3{more}}}"#
     )
+}
+
+/// Returns the id of a message, as JSON text.
+fn id_of(message: &str) -> String {
+    let id = message.split(r#""id":"#).nth(1).unwrap();
+    id.split_once(',').unwrap().0.to_owned()
 }
 
 /// Answers the newest request of the bridge about the task.
@@ -22,10 +31,16 @@ async fn answer(scene: &Scene, method: &str, answer: &str) -> String {
         .until(|scene| scene.last_sent().contains(&method))
         .await;
     let sent = scene.last_sent();
-    let id = sent.split(r#""id":"#).nth(1).unwrap();
-    let id = id.split_once(',').unwrap().0.to_owned();
-    scene.say(&result(&id, answer)).await;
+    scene.say(&result(&id_of(&sent), answer)).await;
     sent
+}
+
+/// Leaves the last message to the server unanswered.
+async fn leave_unanswered(scene: &Scene) {
+    let id = id_of(&scene.last_sent());
+    let id = text(id.trim_matches('"'));
+    let upstream = &scene.upstream;
+    upstream.leave_unanswered(id, UpstreamError::NoAnswer).await;
 }
 
 /// Returns a client whose call the server runs as a task.
@@ -76,10 +91,7 @@ async fn a_call_gets_the_result_of_its_task_and_progress_meanwhile() {
 #[tokio::test(start_paused = true)]
 async fn a_question_that_a_task_repeats_is_asked_once() {
     let scene = scene_with_task().await;
-    let asks = state(
-        "input_required",
-        r#","inputRequests":{"who":{"method":"elicitation/create","params":{"message":"m"}}}"#,
-    );
+    let asks = state("input_required", ASKS);
     answer(&scene, "tasks/get", &asks).await;
     let n_questions = || {
         let told = scene.received_messages();
@@ -88,10 +100,9 @@ async fn a_question_that_a_task_repeats_is_asked_once() {
             .count()
     };
     assert_eq!(n_questions(), 1);
-    let question = scene.last_told();
-    let id = question.split(r#""id":"#).nth(1).unwrap();
-    let id = id.split_once(',').unwrap().0.to_owned();
-    scene.send(&result(&id, r#"{"action":"accept"}"#)).await;
+    let question = id_of(&scene.last_told());
+    let given = r#"{"action":"accept"}"#;
+    scene.send(&result(&question, given)).await;
     let sent = answer(&scene, "tasks/update", r#"{"resultType":"complete"}"#).await;
     assert!(
         sent.contains(r#""inputResponses":{"who":{"action":"accept"}}"#),
@@ -117,13 +128,7 @@ async fn a_question_for_a_task_that_gets_no_answer_is_repeated() {
         scene
             .until(|scene| scene.n_sent("tasks/get") == n + 1)
             .await;
-        let sent = scene.last_sent();
-        let id = sent.split(r#""id":""#).nth(1).unwrap();
-        let id = id.split_once('"').unwrap().0;
-        scene
-            .upstream
-            .leave_unanswered(text(id), UpstreamError::NoAnswer)
-            .await;
+        leave_unanswered(&scene).await;
         let has_failed = matches!(scene.last_event(), Event::Unanswered(..));
         assert_eq!(has_failed, n == 5, "after {n} attempts");
     }
@@ -182,23 +187,13 @@ async fn a_cancelled_call_cancels_its_task() {
 #[tokio::test(start_paused = true)]
 async fn answers_of_the_client_are_sent_until_the_server_has_them() {
     let scene = scene_with_task().await;
-    let asks = state(
-        "input_required",
-        r#","inputRequests":{"who":{"method":"elicitation/create","params":{"message":"m"}}}"#,
-    );
+    let asks = state("input_required", ASKS);
     answer(&scene, "tasks/get", &asks).await;
-    let question = scene.last_told();
-    let id = question.split(r#""id":"#).nth(1).unwrap();
-    let id = id.split_once(',').unwrap().0.to_owned();
-    scene.send(&result(&id, r#"{"action":"accept"}"#)).await;
+    let question = id_of(&scene.last_told());
+    let given = r#"{"action":"accept"}"#;
+    scene.send(&result(&question, given)).await;
     scene.until(|scene| scene.n_sent("tasks/update") == 1).await;
-    let sent = scene.last_sent();
-    let lost = sent.split(r#""id":""#).nth(1).unwrap();
-    let lost = lost.split_once('"').unwrap().0;
-    scene
-        .upstream
-        .leave_unanswered(text(lost), UpstreamError::NoAnswer)
-        .await;
+    leave_unanswered(&scene).await;
     scene.until(|scene| scene.n_sent("tasks/update") == 2).await;
     assert!(scene.last_sent().contains(r#""who":{"action":"accept"}"#));
     answer(&scene, "tasks/update", r#"{"resultType":"complete"}"#).await;
@@ -232,4 +227,13 @@ async fn the_extension_is_declared_only_for_tools_that_need_it() {
         let is_declared = sent.contains("io.modelcontextprotocol/tasks");
         assert_eq!(is_declared, expected, "{sent}");
     }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_handle_that_comes_twice_cancels_nothing() {
+    let scene = scene_with_task().await;
+    scene.say(&result("\"riglm:retry:1\"", HANDLE)).await;
+    answer(&scene, "tasks/get", &state("completed", r#","result":{}"#)).await;
+    assert_eq!(scene.last_told(), result("1", "{}"));
+    assert_eq!(scene.n_sent("tasks/cancel"), 0);
 }

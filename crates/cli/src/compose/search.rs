@@ -94,11 +94,7 @@ pub(super) fn search_change(
     }
     let has_others = are_needed_now || before.search.encoder != now.search.encoder;
     let encoders = (has_others && needs_encoders(now)).then(|| encoders(now));
-    Ok(Some(SearchChange {
-        encoders: encoders.transpose()?,
-        rules: now.search.rules()?,
-        escalation: escalation_from(&now.search, telemetry.observer())?,
-    }))
+    change_to(now, telemetry, encoders.transpose()?).map(Some)
 }
 
 /// Returns whether the encoder is chosen among the pulled models.
@@ -112,8 +108,17 @@ pub(super) fn chooses_model(config: &Config) -> bool {
 ///
 /// Returns the error of a file of synonyms or a language model that cannot be used.
 pub(super) fn model_change(config: &Config, telemetry: &Telemetry) -> anyhow::Result<SearchChange> {
+    change_to(config, telemetry, Some(encoders(config)?))
+}
+
+/// Returns the change of the search to a configuration with these encoders, or the present ones.
+fn change_to(
+    config: &Config,
+    telemetry: &Telemetry,
+    encoders: Option<Vec<SearchEncoder>>,
+) -> anyhow::Result<SearchChange> {
     Ok(SearchChange {
-        encoders: Some(encoders(config)?),
+        encoders,
         rules: config.search.rules()?,
         escalation: escalation_from(&config.search, telemetry.observer())?,
     })

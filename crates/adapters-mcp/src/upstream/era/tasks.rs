@@ -1,11 +1,19 @@
 //! Tasks in both forms: those of revision 2025-11-25, and those of the tasks extension of revision
 //! 2026-07-28 (SEP-2663).
 
+use std::borrow::Cow;
+use std::collections::HashSet;
+
 use riglm_domain::mcp::edit::{member, meta, with_member};
 use riglm_domain::mcp::message::Message;
 use riglm_domain::mcp::rpc_error::RpcErrorCode;
 use riglm_domain::mcp::scan::unescape;
 use serde_json::Value;
+
+/// The maximum number of tools that are known to run only as tasks.
+const MAX_TASK_TOOLS: usize = 1_024;
+/// The maximum length of their names in bytes.
+const MAX_TOOL_NAME: usize = 256;
 
 /// The name of the extension by which modern clients and servers declare tasks.
 pub(super) const TASKS_EXTENSION: &str = "io.modelcontextprotocol/tasks";
@@ -32,6 +40,36 @@ impl TaskStatus {
 
 /// The maximum length of the name of a task in bytes. Longer ones are not translated.
 const MAX_TASK_ID: usize = 1_024;
+
+/// The tools that a server runs only as tasks, as its refusals have shown.
+#[derive(Debug, Default)]
+pub(super) struct TaskTools(HashSet<Box<str>>);
+
+impl TaskTools {
+    /// Returns whether the parameters of a call name one of the tools.
+    pub(super) fn has(&self, params: &str) -> bool {
+        !self.0.is_empty() && tool_name(params).is_some_and(|name| self.0.contains(name.as_ref()))
+    }
+
+    /// Adds the tool that the parameters of a call name, unless there are too many.
+    pub(super) fn add(&mut self, params: &str) {
+        let name = tool_name(params).filter(|name| name.len() <= MAX_TOOL_NAME);
+        if let Some(name) = name.filter(|_| self.0.len() < MAX_TASK_TOOLS) {
+            self.0.insert(name.as_ref().into());
+        }
+    }
+
+    /// Removes the tool that the parameters of a call name.
+    pub(super) fn remove(&mut self, params: &str) {
+        if let Some(name) = tool_name(params) {
+            self.0.remove(name.as_ref());
+        }
+    }
+}
+
+fn tool_name(params: &str) -> Option<Cow<'_, str>> {
+    member(params, "name").and_then(unescape)
+}
 
 /// Returns the name of a task, from the JSON text of the task or of parameters that name one.
 pub(super) fn task_id(task: &str) -> Option<Box<str>> {
@@ -122,6 +160,21 @@ mod tests {
             r#""taskId":"a","ttlMs":null"#
         );
         assert_eq!(task_id(task).as_deref(), Some("a\u{e4}"));
+    }
+
+    #[test]
+    fn tools_are_known_by_unescaped_names_within_bounds() {
+        let mut tools = TaskTools::default();
+        tools.add(r#"{"name":"a\u00e4"}"#);
+        tools.add(&format!(
+            r#"{{"name":"{}"}}"#,
+            "n".repeat(MAX_TOOL_NAME + 1)
+        ));
+        assert!(tools.has(r#"{"arguments":{},"name":"aä"}"#));
+        assert!(!tools.has(r#"{"name":"b"}"#) && !tools.has("{}"));
+        assert_eq!(tools.0.len(), 1);
+        tools.remove(r#"{"name":"aä"}"#);
+        assert!(!tools.has(r#"{"name":"aä"}"#));
     }
 
     #[test]

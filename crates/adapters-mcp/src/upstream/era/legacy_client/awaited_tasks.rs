@@ -2,8 +2,8 @@
 //! bridge asks for its state until it ends, and answers the call with its result (tasks extension,
 //! SEP-2663).
 //!
-//! The extension is declared only after the server required it, so that a server that has the choice
-//! answers calls directly.
+//! The extension is declared only in calls of tools for which the server required it, so that a server
+//! that has the choice answers calls directly.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -19,11 +19,14 @@ use riglm_domain::resilience::Backoff;
 use riglm_ports::upstream::SendOutcome;
 use serde_json::Value;
 
-use super::inputs::is_input_required;
 use super::multi_round_calls::MultiRoundCalls;
 use super::requests::EndedRequest;
 use crate::upstream::era::tasks::{TaskStatus, requires_tasks, task_id};
 
+/// The type of a result that asks for input, as a JSON string.
+const INPUT_REQUIRED: &str = "\"input_required\"";
+/// The type of a result that is the handle of a task.
+const TASK: &str = "\"task\"";
 /// The time between two questions for a task whose server proposes none.
 const POLL_INTERVAL: Duration = Duration::from_secs(1);
 /// The bounds of the times that servers propose. Each answer is reported as progress, which must come
@@ -38,7 +41,7 @@ const MAX_FAILURES: u32 = 5;
 #[derive(Debug)]
 pub(super) struct AwaitedTask {
     /// The name of the task.
-    pub(super) id: Box<str>,
+    id: Box<str>,
     /// The keys of the inputs that the client has answered, as JSON strings.
     pub(super) answered: Vec<String>,
     /// The answers of the client that the server has not acknowledged, as the JSON text of
@@ -63,9 +66,39 @@ impl AwaitedTask {
         })
     }
 
+    /// Returns whether it is the task with this name.
+    pub(super) fn has_id(&self, id: &str) -> bool {
+        *self.id == *id
+    }
+
     /// Returns the parameters of a request about the task, without metadata.
     fn params(&self) -> String {
         format!(r#"{{"taskId":{}}}"#, Value::from(&*self.id))
+    }
+
+    /// Registers an answer of the server. Returns the time until the next question, and the number
+    /// of answers.
+    pub(super) fn note_answer(&mut self) -> (Duration, u32) {
+        self.n_answers += 1;
+        (self.interval, self.n_answers)
+    }
+
+    /// Stores the answers of the client, the JSON text of `inputResponses`, to the questions with
+    /// these keys.
+    pub(super) fn note_answers(&mut self, keys: impl Iterator<Item = String>, answers: String) {
+        self.answered.extend(keys);
+        self.update = Some(answers.into());
+    }
+
+    /// Returns method and parameters of the next request about the task.
+    fn request(&self) -> (&'static str, String) {
+        match &self.update {
+            Some(answers) => {
+                let params = with_member(&self.params(), "inputResponses", answers);
+                (method::TASKS_UPDATE, params)
+            }
+            None => (method::TASKS_GET, self.params()),
+        }
     }
 }
 
@@ -93,22 +126,25 @@ impl MultiRoundCalls {
         if is_task {
             return self.note_state(client, result).await;
         }
-        if is_input_required(result) {
-            self.input_required(client.clone(), result).await;
-            return None;
+        // A result may have megabytes, so it is searched once.
+        match member(result, "resultType") {
+            Some(INPUT_REQUIRED) => {
+                self.input_required(client.clone(), result).await;
+                None
+            }
+            Some(TASK) => {
+                let Some(task) = AwaitedTask::of(result) else {
+                    let text = "invalid answer of the upstream: a task without a usable taskId";
+                    let error = RpcError::new(RpcErrorCode::UpstreamGarbled, text);
+                    return Some(error.to_message(Some(client)));
+                };
+                let interval = task.interval;
+                self.requests.lock().await_task(client, task);
+                self.poll_later(client, interval);
+                None
+            }
+            _ => Some(message),
         }
-        if is_task_handle(result) {
-            let Some(task) = AwaitedTask::of(result) else {
-                let text = "invalid answer of the upstream: a task without a usable taskId";
-                let error = RpcError::new(RpcErrorCode::UpstreamGarbled, text);
-                return Some(error.to_message(Some(client)));
-            };
-            let interval = task.interval;
-            self.requests.lock().await_task(client, task);
-            self.poll_later(client, interval);
-            return None;
-        }
-        Some(message)
     }
 
     /// Declares the tasks extension for a call that was refused without it. Returns whether the call
@@ -286,11 +322,13 @@ impl MultiRoundCalls {
     /// Cancels a task whose handle came after the client had cancelled its call. Returns whether the
     /// message is such a handle.
     pub(super) fn cancel_late_task(&self, message: &Message, envelope: &Envelope) -> bool {
-        let result = message.result(envelope);
-        let Some(task) = result.filter(|result| is_task_handle(result)) else {
+        let result = message.result(envelope).unwrap_or("{}");
+        if member(result, "resultType") != Some(TASK) {
             return false;
-        };
-        if let Some(task) = AwaitedTask::of(task) {
+        }
+        // A server may send the handle of a task twice.
+        let task = AwaitedTask::of(result).filter(|task| !self.requests.lock().awaits(&task.id));
+        if let Some(task) = task {
             self.send_cancellation(&task.params());
         }
         true
@@ -308,38 +346,6 @@ impl MultiRoundCalls {
             }
         });
     }
-}
-
-impl AwaitedTask {
-    /// Registers an answer of the server. Returns the time until the next question, and the number
-    /// of answers.
-    pub(super) fn note_answer(&mut self) -> (Duration, u32) {
-        self.n_answers += 1;
-        (self.interval, self.n_answers)
-    }
-
-    /// Stores the answers of the client, the JSON text of `inputResponses`, to the questions with
-    /// these keys.
-    pub(super) fn note_answers(&mut self, keys: impl Iterator<Item = String>, answers: String) {
-        self.answered.extend(keys);
-        self.update = Some(answers.into());
-    }
-
-    /// Returns method and parameters of the next request about the task.
-    fn request(&self) -> (&'static str, String) {
-        match &self.update {
-            Some(answers) => {
-                let params = with_member(&self.params(), "inputResponses", answers);
-                (method::TASKS_UPDATE, params)
-            }
-            None => (method::TASKS_GET, self.params()),
-        }
-    }
-}
-
-/// Returns whether a result is the handle of a task.
-fn is_task_handle(result: &str) -> bool {
-    member(result, "resultType") == Some("\"task\"")
 }
 
 /// Returns the time that the server proposes until the next question.

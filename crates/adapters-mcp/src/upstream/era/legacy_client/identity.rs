@@ -2,13 +2,12 @@
 //! request.
 
 use std::borrow::Cow;
-use std::collections::HashSet;
 
 use riglm_domain::mcp::edit::{member, with_meta};
 use riglm_domain::mcp::meta::{CLIENT_CAPABILITIES, CLIENT_INFO, LOG_LEVEL, PROTOCOL_VERSION};
 use riglm_domain::mcp::scan::{members, unescape};
 
-use crate::upstream::era::tasks::with_extension;
+use crate::upstream::era::tasks::{TaskTools, with_extension};
 
 const LEVELS: [&str; 8] = [
     "debug",
@@ -21,11 +20,6 @@ const LEVELS: [&str; 8] = [
     "emergency",
 ];
 
-/// The maximum number of tools that are known to need the tasks extension.
-const MAX_TASK_TOOLS: usize = 1_024;
-/// The maximum length in bytes of their names.
-const MAX_TOOL_NAME: usize = 256;
-
 /// The revision of the requests, as a JSON string.
 const VERSION: &str = "\"2026-07-28\"";
 
@@ -36,7 +30,7 @@ pub(super) struct Identity {
     info: Option<String>,
     log_level: Option<String>,
     /// The tools that need the tasks extension.
-    task_tools: HashSet<Box<str>>,
+    task_tools: TaskTools,
 }
 
 impl Identity {
@@ -52,15 +46,10 @@ impl Identity {
     }
 
     /// Declares the tasks extension in calls of the tool that `params` name, because the bridge waits
-    /// for its tasks itself. Returns whether there is such a tool.
+    /// for its tasks itself. Returns whether it is declared.
     pub(super) fn declare_tasks_for(&mut self, params: &str) -> bool {
-        let Some(name) = tool_name(params) else {
-            return false;
-        };
-        if self.task_tools.len() < MAX_TASK_TOOLS && name.len() <= MAX_TOOL_NAME {
-            self.task_tools.insert(name.as_ref().into());
-        }
-        self.task_tools.contains(name.as_ref())
+        self.task_tools.add(params);
+        self.task_tools.has(params)
     }
 
     /// Sets the level of `logging/setLevel`. Returns whether the level is valid.
@@ -86,9 +75,7 @@ impl Identity {
     pub(super) fn sign(&self, params: Option<&str>) -> String {
         let params = params.unwrap_or("{}");
         let capabilities = self.capabilities.as_deref().unwrap_or("{}");
-        let needs_tasks = !self.task_tools.is_empty()
-            && tool_name(params).is_some_and(|name| self.task_tools.contains(name.as_ref()));
-        let capabilities = if needs_tasks {
+        let capabilities = if self.task_tools.has(params) {
             Cow::Owned(with_extension(capabilities))
         } else {
             Cow::Borrowed(capabilities)
@@ -124,11 +111,6 @@ impl Identity {
         }
         entries
     }
-}
-
-/// Returns the tool that the parameters of a call name.
-fn tool_name(params: &str) -> Option<Cow<'_, str>> {
-    member(params, "name").and_then(unescape)
 }
 
 /// Returns whether an object has this member and it is not `null`.

@@ -37,11 +37,6 @@ pub(super) struct InputRequest<'a> {
     pub(super) params: Option<&'a str>,
 }
 
-/// Returns whether a result asks for input.
-pub(super) fn is_input_required(result: &str) -> bool {
-    member(result, "resultType") == Some("\"input_required\"")
-}
-
 impl<'a> InputQuestions<'a> {
     /// Reads a result that asks for input of the client with this `identity`.
     ///

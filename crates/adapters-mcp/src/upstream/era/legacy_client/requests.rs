@@ -157,6 +157,15 @@ impl Requests {
         self.open.get_mut(id)?.task.as_mut()
     }
 
+    /// Returns whether a request waits for the task with this name.
+    pub(super) fn awaits(&self, task: &str) -> bool {
+        let mut tasks = self
+            .open
+            .values()
+            .filter_map(|request| request.task.as_ref());
+        tasks.any(|known| known.has_id(task))
+    }
+
     /// Lets a request wait for a task.
     pub(super) fn await_task(&mut self, id: &RequestId, task: AwaitedTask) {
         self.detach(id);

@@ -11,7 +11,6 @@ use riglm_domain::mcp::meta::{
 };
 use riglm_domain::mcp::method;
 use riglm_domain::mcp::rpc_error::{RpcError, RpcErrorCode};
-use riglm_domain::mcp::scan::unescape;
 use riglm_ports::upstream::{BoxedWork, SendOutcome, UpstreamError};
 
 use super::answers;
@@ -88,7 +87,7 @@ impl Calls {
             let number = state.next_number();
             let mut message = as_legacy(message, params, method);
             let mut task = TaskStage::None;
-            if method == method::TOOLS_CALL && is_task_tool(&state, params) {
+            if method == method::TOOLS_CALL && state.task_tools.has(params.unwrap_or("{}")) {
                 message = message.with_each_params(|params| Some(with_task(params)));
                 task = TaskStage::Assumed;
             }
@@ -359,16 +358,6 @@ fn as_legacy(message: &Message, params: Option<&str>, method: &str) -> Message {
         Cow::Borrowed(_) => message.clone(),
         Cow::Owned(params) => message.with_params(&params),
     }
-}
-
-/// Returns whether a call is for a tool that the server runs only as a task.
-fn is_task_tool(state: &BridgeState, params: Option<&str>) -> bool {
-    if state.task_tools.is_empty() {
-        return false;
-    }
-    let name = params.and_then(|params| edit::member(params, "name"));
-    name.and_then(unescape)
-        .is_some_and(|name| state.task_tools.contains(name.as_ref()))
 }
 
 fn has_answers(params: &str) -> bool {

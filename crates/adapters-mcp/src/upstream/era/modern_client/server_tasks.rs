@@ -14,7 +14,6 @@ use riglm_domain::mcp::message::{Message, RequestId};
 use riglm_domain::mcp::meta::RequestMeta;
 use riglm_domain::mcp::method;
 use riglm_domain::mcp::rpc_error::{RpcError, RpcErrorCode};
-use riglm_domain::mcp::scan::unescape;
 use riglm_ports::upstream::{SendOutcome, UpstreamError};
 use serde_json::{Value, json};
 use tokio::sync::Notify;
@@ -37,10 +36,6 @@ use crate::upstream::era::tasks::{
 
 /// The maximum number of tasks of a client that are known.
 const MAX_TASKS: usize = 256;
-/// The maximum number of tools that are known to run only as tasks.
-const MAX_TASK_TOOLS: usize = 1_024;
-/// The maximum length in bytes of their names.
-const MAX_TOOL_NAME: usize = 256;
 /// The maximum number of requests of a client about tasks.
 const MAX_REQUESTS: usize = 256;
 /// The time to wait for the questions of a task that requires input. The server sends them once it
@@ -153,37 +148,31 @@ impl BridgeState {
             return None;
         }
         let params = call.params()?;
-        let is_wanted = !matches!(call.seat, CallWaiter::Cancelled(_));
+        if matches!(call.seat, CallWaiter::Cancelled(_)) {
+            return None;
+        }
         let (message, stage) = match &call.task {
-            TaskStage::None if is_wanted && requires_task(call, answer) => {
+            TaskStage::None if requires_task(call, answer) => {
                 let message = call.message.with_params(&with_task(params));
                 (message, TaskStage::Requested)
             }
-            TaskStage::Assumed if is_wanted && requires_task(call, answer) => {
-                let name = edit::member(params, "name").and_then(unescape);
+            TaskStage::Assumed if requires_task(call, answer) => {
+                self.task_tools.remove(params);
                 let plain = edit::without_member(params, "task");
-                let message = call.message.with_params(&plain);
-                if let Some(name) = name {
-                    self.task_tools.remove(name.as_ref());
-                }
-                (message, TaskStage::Declined)
+                (call.message.with_params(&plain), TaskStage::Declined)
             }
-            TaskStage::Requested | TaskStage::Assumed if is_wanted => {
+            TaskStage::Requested | TaskStage::Assumed => {
                 let task = task_id(created_task(answer)?)?;
-                let name = edit::member(params, "name").and_then(unescape);
-                let name = name.filter(|name| name.len() <= MAX_TOOL_NAME);
-                let name: Option<Box<str>> = name.map(|name| name.as_ref().into());
-                let has_extension = call.connection.hello.has_tasks();
-                let message = result_request(&call.message, &task);
-                if self.task_tools.len() < MAX_TASK_TOOLS {
-                    self.task_tools.extend(name);
-                }
-                if has_extension {
+                self.task_tools.add(params);
+                if call.connection.hello.has_tasks() {
                     return None; // The client gets the handle.
                 }
-                (message, TaskStage::Running(task))
+                (
+                    result_request(&call.message, &task),
+                    TaskStage::Running(task),
+                )
             }
-            _ => return None,
+            TaskStage::Declined | TaskStage::None | TaskStage::Running(_) => return None,
         };
         self.renumber(number, &message, stage)
     }

@@ -11,6 +11,7 @@ use super::call::{Call, CallEnd, CallWaiter, ServerRequest, number_of};
 use super::connection::Connection;
 use super::server_tasks::{ServerTask, TaskStage};
 use super::welcome::ConnectionKey;
+use crate::upstream::era::tasks::TaskTools;
 
 /// The maximum number of server requests that wait for a call.
 const MAX_KEPT: usize = 64;
@@ -72,7 +73,7 @@ pub(super) struct BridgeState {
     /// The requests of the client about tasks.
     pub(super) task_requests: HashSet<RequestId>,
     /// The tools that the server runs only as tasks.
-    pub(super) task_tools: HashSet<Box<str>>,
+    pub(super) task_tools: TaskTools,
     pub(super) is_swept: bool,
     n_numbers: u64,
 }
