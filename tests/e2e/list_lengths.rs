@@ -348,7 +348,8 @@ async fn report(data: &TempDir, arguments: &[&str]) -> Value {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn explored_sessions_become_estimates_of_every_size() {
-    const N_SESSIONS: usize = 90;
+    // Enough that each size is drawn far more often than the 20 times that an estimate needs.
+    const N_SESSIONS: usize = 180;
     let options = InProcessProxyOptions {
         exploration: ExplorationConfig {
             share: 0.9,
@@ -380,7 +381,7 @@ async fn explored_sessions_become_estimates_of_every_size() {
     scene.stage.learn().await;
     let ProxyScene { stage, data, .. } = scene;
     stage.stop().await;
-    assert_eq!(n_idle, 9);
+    assert_eq!(n_idle, N_SESSIONS / 10);
     let sizes: Vec<usize> = n_of_size.keys().copied().collect();
     // After the very first sessions, the rule may show all tools.
     assert!(sizes.starts_with(&[5, 10, 20]), "{n_of_size:?}");
@@ -392,17 +393,18 @@ async fn explored_sessions_become_estimates_of_every_size() {
     assert_eq!(costs["sessions"], N_SESSIONS - 1, "{costs}");
     assert_eq!(costs["clusters"], N_SESSIONS - 1);
     let explored = costs["explored_sessions"].as_u64().unwrap();
-    assert!((65..=89).contains(&explored), "{explored}");
+    assert!((140..=178).contains(&explored), "{explored}");
     let policies = costs["policies"].as_array().unwrap();
     for policy in policies {
         let name = policy["policy"].as_str().unwrap();
         match name {
             "40" | "80" | "all" => {
                 let refusal = policy["refusal"].as_str().unwrap();
-                assert!(refusal.starts_with("no overlap: in 8"), "{policy}");
+                assert!(refusal.starts_with("no overlap: in "), "{policy}");
             }
             _ => {
                 let (plain, robust) = (&policy["plain_mean"], &policy["doubly_robust"]);
+                assert!(policy["refusal"].is_null(), "{policy}");
                 let estimate = |key: &str| robust[key].as_f64().unwrap();
                 assert!(estimate("low") < estimate("value"), "{policy}");
                 assert!(estimate("value") < estimate("high"), "{policy}");
