@@ -514,6 +514,33 @@ async fn a_model_that_is_pulled_while_riglm_runs_is_used_without_a_restart() {
         ))
         .await;
     assert!(found.text.contains("tool-00"), "{}", found.text);
+    // A client can send the vector of the model with its search.
+    let with_vector = |id: &str, n: usize| {
+        let vector = serde_json::json!({"model": MINILM, "vector": vec![0.1; n]});
+        let params = serde_json::json!({
+            "name": "search_available_tools",
+            "arguments": {"query": "tool"},
+            "_meta": {"io.github.riglm/embedding": vector},
+        });
+        riglm_tests::messages::request_with(id, "tools/call", &params.to_string())
+    };
+    let started = std::time::Instant::now();
+    loop {
+        let found = client.request(&with_vector("2", 384)).await;
+        assert!(found.text.contains("tool-00"), "{}", found.text);
+        if !found.text.contains("was not used") {
+            break;
+        }
+        // The vectors of the tools are still being computed.
+        let reason = "the tools have no vectors of all-MiniLM-L6-v2 yet";
+        assert!(found.text.contains(reason), "{}", found.text);
+        assert!(started.elapsed() < Duration::from_mins(1), "{}", found.text);
+        tokio::time::sleep(Duration::from_millis(200)).await;
+    }
+    let refused = client.request(&with_vector("3", 2)).await;
+    let reason =
+        "the vector of the request was not used: vectors of all-MiniLM-L6-v2 do not have 2";
+    assert!(refused.text.contains(reason), "{}", refused.text);
     place.text(&["rm", MINILM]).await;
     until_model(&proxy, |model| !model.contains(MINILM)).await;
 }

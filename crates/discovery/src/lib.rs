@@ -44,6 +44,7 @@
 //! let now = Timestamp::UNIX_EPOCH;
 //! let session = SessionId::new(now, [1; 10]);
 //! let request = SearchRequest {
+//!     vector: None,
 //!     session,
 //!     session_key: SessionKey::Connection(session),
 //!     principal: Principal::local(),

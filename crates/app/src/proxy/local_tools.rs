@@ -112,6 +112,7 @@ impl<'a> LocalTools<'a> {
                 _ => None,
             },
             token_budget: hints.token_budget,
+            vector: hints.embedding.as_ref(),
             trace: message.trace(),
             received,
             received_at,

@@ -28,6 +28,8 @@ pub(super) struct AnswerKey {
     pub(super) limit: usize,
     /// The normalized query.
     pub(super) text: String,
+    /// Digest of the vector of the query, if the client computed it.
+    pub(super) vector: Option<[u8; 32]>,
     /// The arm of a ranking experiment.
     pub(super) arm: Option<ExperimentArm>,
     /// Positions of the tools that the operator pinned.
@@ -113,6 +115,7 @@ mod tests {
             catalog: [0; 32],
             limit: 10,
             text: n.to_string(),
+            vector: None,
             arm: None,
             pinned: Vec::new(),
             predictor: 0,

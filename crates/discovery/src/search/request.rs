@@ -29,6 +29,9 @@ pub struct SearchRequest {
     pub client: String,
     /// The query.
     pub query: String,
+    /// The vector of the query if the client computed it, of the length 1. It replaces that of the
+    /// encoder with its model.
+    pub vector: Option<Arc<Embedding>>,
     /// Maximum number of tools in the answer.
     pub limit: Option<usize>,
     /// The catalog of the session.
@@ -144,6 +147,7 @@ mod tests {
             principal: Principal::local(),
             client: String::new(),
             query: String::new(),
+            vector: None,
             limit: None,
             catalog: Arc::new(Catalog::new(tools, Vec::new())),
             shown: None,

@@ -22,6 +22,7 @@ use riglm_domain::retrieval::{QualityRules, Query, RankingRules, SearchHit, Syno
 use riglm_ports::clock::Clock;
 use riglm_ports::encoder::Encoder;
 use riglm_ports::token_counter::TokenCounter;
+use sha2::{Digest, Sha256};
 use tokio_util::task::TaskTracker;
 
 use self::encoder_tiers::{EncoderTiers, PreparedQuery};
@@ -325,6 +326,7 @@ impl ToolSearch {
             catalog: call.catalog.id(),
             limit,
             text: normalize_query(&text),
+            vector: call.vector.as_deref().map(vector_digest),
             arm: arm.as_ref().map(AssignedArm::name),
             pinned: call.pinned.clone(),
             predictor: shared.predictor_of(&call),
@@ -426,9 +428,14 @@ impl SearchCore {
     }
 
     /// Prepares a text for ranking.
-    async fn prepare_query(&self, text: &str, prepared: &SearchIndex) -> PreparedQuery {
+    async fn prepare_query(
+        &self,
+        text: &str,
+        given: Option<&Embedding>,
+        prepared: &SearchIndex,
+    ) -> PreparedQuery {
         self.encoders
-            .prepare_query(text, prepared, &self.rules)
+            .prepare_query(text, given, prepared, &self.rules)
             .await
     }
 
@@ -481,7 +488,12 @@ impl SearchCore {
         let PreparedQuery {
             query,
             vectors: encoded,
-        } = self.prepare_query(&text, &prepared).await;
+        } = self
+            .prepare_query(&text, call.vector.as_deref(), &prepared)
+            .await;
+        let refusal = (call.vector.as_deref())
+            .and_then(|given| self.encoders.refusal_of(given, &prepared))
+            .map(|reason| format!("the vector of the request was not used: {reason}"));
         let has_vectors = encoded.len() == self.encoders.all().len();
         let asked = Arc::new(AnswerInputs {
             ranking: self.rules.ranking_in(arm),
@@ -496,7 +508,8 @@ impl SearchCore {
             .in_background(turn, &asked, Self::rank_and_match_notes)
             .await;
         let (found, was_expanded) = self.expand(&asked, found).await;
-        let (found, was_reranked) = self.escalation.rerank(&asked, found).await;
+        let (mut found, was_reranked) = self.escalation.rerank(&asked, found).await;
+        found.notes.extend(refusal);
         self.writer.consult(&asked, &found, self.clock.now()).await;
         let writing = move |shared: &Self, asked: &AnswerInputs| {
             shared.writer.reply(asked, &found, shared.clock.now())
@@ -536,6 +549,17 @@ fn max_concurrent() -> usize {
     let n_processors = std::thread::available_parallelism().map_or(1, NonZeroUsize::get);
     let of_all = n_processors.saturating_mul(TURNS_PER_PROCESSOR);
     of_all.max(MIN_TURNS)
+}
+
+/// Returns a digest of a vector and its model.
+fn vector_digest(embedding: &Embedding) -> [u8; 32] {
+    let mut digest = Sha256::new();
+    digest.update(embedding.model());
+    digest.update([0]);
+    for component in embedding.vector() {
+        digest.update(component.to_le_bytes());
+    }
+    digest.finalize().into()
 }
 
 /// Normalizes a query for comparison: lower case, single spaces.

@@ -1,18 +1,20 @@
 //! Hints of a client to riglm about a request, in addition to the protocol: its session key, its
-//! context and its token budget.
+//! context, its token budget and the vector of its query.
 //!
-//! A hint can be in `_meta` of the request or in a header of its POST; `_meta` wins. Hints to riglm
+//! A hint can be in `_meta` of the request or in a header of its POST; `_meta` wins. A vector is too
+//! long for a header. Hints to riglm
 //! are not forwarded. The entries of W3C trace context are forwarded unchanged; two of them also
 //! show which requests belong together.
 
 use std::borrow::Cow;
-use std::sync::OnceLock;
+use std::sync::{Arc, OnceLock};
 
 use crate::mcp::edit::{member, without_meta};
 use crate::mcp::header::decode_value;
 use crate::mcp::message::Message;
 use crate::mcp::scan::{members, unescape};
 use crate::mcp::trace_context::{TRACEPARENT, TraceContext, TraceId};
+use crate::retrieval::embedding::Embedding;
 
 /// The entry of `_meta` with the key that the client chose for the work session of a request.
 pub const SESSION: &str = "io.github.riglm/session";
@@ -20,6 +22,8 @@ pub const SESSION: &str = "io.github.riglm/session";
 pub const CONTEXT: &str = "io.github.riglm/context";
 /// The entry of `_meta` with the maximum number of tokens of a tool list.
 pub const TOKEN_BUDGET: &str = "io.github.riglm/token-budget";
+/// The entry of `_meta` with the vector of the query of a search: `{"model", "vector"}`.
+pub const EMBEDDING: &str = "io.github.riglm/embedding";
 /// The header with the same meaning as [`SESSION`].
 pub const SESSION_HEADER: &str = "x-riglm-session";
 /// The header with the same meaning as [`CONTEXT`].
@@ -33,12 +37,15 @@ const BAGGAGE: &str = "baggage";
 const BAGGAGE_SESSION: &str = "session.id";
 
 /// The entries that are not forwarded.
-const OWN_ENTRIES: [&str; 3] = [SESSION, CONTEXT, TOKEN_BUDGET];
+const OWN_ENTRIES: [&str; 4] = [SESSION, CONTEXT, TOKEN_BUDGET, EMBEDDING];
 
 /// The maximum length of a session key, in bytes.
 pub const MAX_SESSION_BYTES: usize = 256;
 /// The maximum length of a context, in bytes.
 pub const MAX_CONTEXT_BYTES: usize = 8 << 10;
+/// The maximum length of the JSON text of a vector with its model, in bytes. It is enough for
+/// [`Embedding::MAX_DIMENSION`] numbers of 24 digits.
+pub const MAX_EMBEDDING_BYTES: usize = 256 << 10;
 
 /// The hints of a request. Hints that are too long or malformed are absent.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -50,6 +57,8 @@ pub struct RequestHints {
     pub context: Option<Box<str>>,
     /// The maximum number of tokens of a tool list, at least 1.
     pub token_budget: Option<u64>,
+    /// The vector of the query of a search, of the length 1.
+    pub embedding: Option<Arc<Embedding>>,
     /// `session.id` of the baggage, in the same form as [`Self::session`].
     pub baggage_session: Option<Box<str>>,
     /// The trace that the request belongs to.
@@ -106,6 +115,10 @@ impl RequestHints {
                     let budget = parse_tokens(&text(value).unwrap_or_else(|| value.to_owned()));
                     read.token_budget = read.valid_or_ignore(TOKEN_BUDGET, budget);
                 }
+                EMBEDDING => {
+                    let vector = parse_embedding(value).map(Arc::new);
+                    read.embedding = read.valid_or_ignore(EMBEDDING, vector);
+                }
                 BAGGAGE => {
                     let baggage = text(value);
                     let of_session = baggage.as_deref().map(baggage_session);
@@ -135,6 +148,7 @@ impl RequestHints {
             session: self.session.or_else(|| other.session.clone()),
             context: self.context.or_else(|| other.context.clone()),
             token_budget: self.token_budget.or(other.token_budget),
+            embedding: self.embedding.or_else(|| other.embedding.clone()),
             baggage_session: (self.baggage_session).or_else(|| other.baggage_session.clone()),
             trace: self.trace.or(other.trace),
             ignored: self.ignored,
@@ -166,8 +180,9 @@ impl RequestHints {
 /// Extracts the hints from the `_meta` of a message of a client. Returns the message without
 /// riglm's own entries and with the hints, which win over earlier hints of the message.
 ///
-/// In a batch, the first part with a hint decides for all parts, since they arrive at once. All
-/// other bytes of the message stay the same.
+/// In a batch, the first part with a hint decides for all parts, since they arrive at once. The
+/// exception is a vector, because it belongs to one query: it is ignored in a batch of several
+/// parts. All other bytes of the message stay the same.
 #[must_use]
 pub fn extract_hints(message: Message) -> Message {
     let names = ["riglm", BAGGAGE, TRACEPARENT];
@@ -181,9 +196,12 @@ pub fn extract_hints(message: Message) -> Message {
     let parts = message.envelopes().iter();
     let params = parts.filter(|part| part.method().is_some());
     let params = params.filter_map(|part| message.params(part));
-    let said = params.fold(RequestHints::default(), |said, params| {
+    let mut said = params.fold(RequestHints::default(), |said, params| {
         said.or(&RequestHints::of_params(params))
     });
+    if message.envelopes().len() > 1 && said.embedding.take().is_some() {
+        said.ignore(EMBEDDING);
+    }
     if said == RequestHints::default() {
         return message;
     }
@@ -216,6 +234,16 @@ fn bounded_text(text: &str, max_bytes: usize) -> Option<Box<str>> {
 
 fn parse_tokens(text: &str) -> Option<u64> {
     text.trim().parse().ok().filter(|tokens| *tokens > 0)
+}
+
+/// Returns a vector of the length 1 from its JSON text; `None` if it is too long, malformed or without
+/// a direction.
+fn parse_embedding(json: &str) -> Option<Embedding> {
+    if json.len() > MAX_EMBEDDING_BYTES {
+        return None;
+    }
+    let read: Embedding = serde_json::from_str(json).ok()?;
+    read.normalized()
 }
 
 /// Returns `session.id` of a baggage, if it has one. Returns an error if the value cannot be used.

@@ -58,6 +58,23 @@ impl Embedding {
         })
     }
 
+    /// Returns the same direction with the length 1; `None` if all components are 0 or too small to
+    /// have a direction.
+    #[must_use]
+    pub fn normalized(&self) -> Option<Self> {
+        let squares = self.vector.iter().map(|it| f64::from(*it).powi(2));
+        let norm = squares.sum::<f64>().sqrt();
+        if norm < f64::from(f32::MIN_POSITIVE) {
+            return None;
+        }
+        #[expect(clippy::cast_possible_truncation, reason = "components are at most 1")]
+        let scaled = |it: &f32| (f64::from(*it) / norm) as f32;
+        Some(Self {
+            model: self.model.clone(),
+            vector: self.vector.iter().map(scaled).collect(),
+        })
+    }
+
     /// Returns the name of the model.
     #[must_use]
     pub fn model(&self) -> &str {
@@ -70,6 +87,9 @@ impl Embedding {
         &self.vector
     }
 }
+
+// No component is NaN.
+impl Eq for Embedding {}
 
 // Makes deserialisation check stored vectors like new ones.
 #[derive(Deserialize)]
@@ -100,6 +120,18 @@ mod tests {
             error("m", vec![0.0, f32::NAN]),
             EmbeddingError::NotFinite { index: 1 }
         );
+    }
+
+    #[test]
+    fn vectors_are_scaled_to_the_length_1() {
+        let scaled = |vector: &[f32]| Embedding::new("m", vector.to_vec()).unwrap().normalized();
+        assert_eq!(
+            scaled(&[3.0, 0.0, -4.0]).unwrap().vector(),
+            [0.6, 0.0, -0.8]
+        );
+        let huge = scaled(&[f32::MAX, f32::MAX]).unwrap();
+        assert!((huge.vector()[0] - 0.5_f32.sqrt()).abs() < 1e-6);
+        assert_eq!(scaled(&[0.0, 0.0]), None);
     }
 
     #[test]

@@ -9,6 +9,7 @@ use riglm_domain::intent::context::ContextSource;
 use riglm_domain::mcp::message::RequestId;
 use riglm_domain::mcp::protocol::Era;
 use riglm_domain::mcp::trace_context::TraceContext;
+use riglm_domain::retrieval::embedding::Embedding;
 use riglm_domain::usage::invocation::SessionKey;
 use riglm_ports::downstream::ClientLink;
 use riglm_ports::observer::{Event, EventOrigin};
@@ -47,6 +48,8 @@ pub(in crate::proxy) struct ToolCaller<'a> {
     pub(in crate::proxy) skills: Option<Arc<SkillIndex>>,
     /// The token budget in the hints of the request.
     pub(in crate::proxy) token_budget: Option<u64>,
+    /// The vector of the query in the hints of the request.
+    pub(in crate::proxy) vector: Option<&'a Arc<Embedding>>,
     /// The trace context of the request.
     pub(in crate::proxy) trace: Option<&'a Arc<TraceContext>>,
     pub(in crate::proxy) received: Instant,
@@ -189,6 +192,7 @@ impl OwnTools {
             principal: requester.client_context.principal.clone(),
             client: requester.client_context.client_name(),
             query: query.clone(),
+            vector: requester.vector.cloned(),
             limit: arguments.limit,
             catalog,
             shown: (requester.shown.clone()).map(|shown| shown as Arc<dyn ListedTools>),

@@ -260,6 +260,7 @@ async fn an_encoder_refusing_the_tools_has_a_back_off() {
         principal: Principal::local(),
         client: "client".into(),
         query,
+        vector: None,
         limit: None,
         catalog: Arc::clone(&catalog),
         shown: None,

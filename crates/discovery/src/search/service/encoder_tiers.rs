@@ -64,14 +64,16 @@ impl EncoderTiers {
         (0..self.tiers.len()).all(|tier| prepared.is_embedded(tier))
     }
 
-    /// Prepares a text for ranking: encodes it and analyses its words.
+    /// Prepares a text for ranking: encodes it and analyses its words. A `given` vector replaces that
+    /// of the encoder with its model.
     pub(super) async fn prepare_query(
         &self,
         text: &str,
+        given: Option<&Embedding>,
         prepared: &SearchIndex,
         rules: &SearchRules,
     ) -> PreparedQuery {
-        let vectors = self.encode_query(text, prepared, rules).await;
+        let vectors = self.encode_query(text, given, prepared, rules).await;
         let query = Query::new(text, &rules.synonyms);
         let query = (vectors.iter()).fold(query, |query, vector| {
             query.with_vector(vector.centred.clone())
@@ -84,6 +86,28 @@ impl EncoderTiers {
         let mut tiers = self.tiers.iter();
         let tier = tiers.find(|tier| tier.model() == raw.model())?;
         tier.subtract_mean(raw.vector())
+    }
+
+    /// Returns why a given vector of a query is not used; `None` if it is.
+    pub(super) fn refusal_of(&self, given: &Embedding, prepared: &SearchIndex) -> Option<String> {
+        let models = || {
+            let models: Vec<&str> = self.tiers.iter().map(EncoderTier::model).collect();
+            models.join(", ")
+        };
+        let model = given.model();
+        let Some(number) = (self.tiers.iter()).position(|tier| is_name_of(model, tier)) else {
+            return Some(format!(
+                "no encoder has the model {model:?}, only {}",
+                models()
+            ));
+        };
+        if !prepared.is_embedded(number) {
+            return Some(format!("the tools have no vectors of {model} yet"));
+        }
+        let n = given.vector().len();
+        let tier = self.tiers.get(number);
+        let fits = tier.is_some_and(|tier| tier.subtract_mean(given.vector()).is_some());
+        (!fits).then(|| format!("vectors of {model} do not have {n} components"))
     }
 
     /// Computes the vectors of a catalog, with the fastest encoder first.
@@ -123,16 +147,26 @@ impl EncoderTiers {
     }
 
     /// Returns the vectors of a query, one for each encoder that has embedded the catalog and
-    /// answers in time, the better ones first.
+    /// answers in time, the better ones first. A given vector replaces that of the encoder with its
+    /// model if it has the dimension of that model.
     async fn encode_query(
         &self,
         text: &str,
+        given: Option<&Embedding>,
         prepared: &SearchIndex,
         rules: &SearchRules,
     ) -> Vec<EncodedQuery> {
         let done = self.tiers.iter().enumerate();
         let done = done.filter(|(number, _)| prepared.is_embedded(*number));
         let encoding = done.map(|(_, tier)| async move {
+            let given = given.filter(|given| is_name_of(given.model(), tier));
+            let given = given.map(Embedding::vector);
+            if let Some(vector) = given
+                && let Some(centred) = tier.subtract_mean(vector)
+            {
+                let raw = Embedding::new(tier.model(), vector.to_vec()).ok()?;
+                return Some(EncodedQuery { raw, centred });
+            }
             let vector = tier.query(text, rules.encoder_deadline).await?;
             Some(EncodedQuery {
                 raw: Embedding::new(tier.model(), vector.to_vec()).ok()?,
@@ -142,4 +176,16 @@ impl EncoderTiers {
         let encoded = join_all(encoding).await;
         encoded.into_iter().flatten().collect()
     }
+}
+
+/// Returns whether a client names the model of an encoder: by its id, `NAME:FORM@DIGEST` or
+/// `remote:NAME@DIGEST`, or by the name alone, which is all that other programs know.
+fn is_name_of(name: &str, tier: &EncoderTier) -> bool {
+    let id = tier.model();
+    let without_digest = id.rsplit_once('@').map_or(id, |(rest, _)| rest);
+    let model = match without_digest.strip_prefix("remote:") {
+        Some(model) => model,
+        None => without_digest.split(':').next().unwrap_or_default(),
+    };
+    name == id || name == model
 }

@@ -41,7 +41,7 @@ impl SearchCore {
         let turn = self.turns.take(&asked.call.principal).await;
         let asking = variants.iter().map(|variant| async {
             let asking = self
-                .prepare_query(Query::readable_part(&variant.text), prepared)
+                .prepare_query(Query::readable_part(&variant.text), None, prepared)
                 .await;
             (variant.trust, asking.query)
         });

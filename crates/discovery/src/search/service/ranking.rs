@@ -76,7 +76,7 @@ impl ToolSearch {
             self.refresh_history(&core, principal).await;
             let prepared = self.index_and_embed(&core, catalog).await;
             let turn = core.turns.take(principal).await;
-            let asking = core.prepare_query(text, &prepared).await;
+            let asking = core.prepare_query(text, None, &prepared).await;
             let (shared, principal) = (Arc::clone(&core), principal.clone());
             let query = asking.query;
             let ranking = tokio::task::spawn_blocking(move || {
@@ -112,7 +112,7 @@ impl ToolSearch {
         let prepared = self.index_and_embed(&core, catalog).await;
         let is_known = core.memories.has_history(principal);
         let turn = core.turns.take(principal).await;
-        let asking = core.prepare_query(text, &prepared).await;
+        let asking = core.prepare_query(text, None, &prepared).await;
         let index = prepared.index();
         let is_whole = is_known && asking.vectors.len() == core.encoders.all().len();
         let vector = asking.vectors.into_iter().next().map(|vector| vector.raw);

@@ -135,6 +135,7 @@ pub(super) fn call(query: &str, catalog: &Arc<Catalog>) -> SearchRequest {
         principal: Principal::local(),
         client: "client".into(),
         query: query.into(),
+        vector: None,
         limit: None,
         catalog: Arc::clone(catalog),
         shown: None,
@@ -172,6 +173,42 @@ async fn embedded_tools_are_found_by_their_meaning() {
     let reply = search.search(call("do I need an umbrella", &catalog)).await;
     assert_eq!(names(&reply)[0], "forecast");
     assert_eq!(reply.query_vector.unwrap().model(), "two-meanings");
+}
+
+#[tokio::test]
+async fn a_vector_of_the_client_replaces_that_of_the_encoder() {
+    let encoder = Arc::new(TwoMeanings::default());
+    let search = search(Some(&encoder));
+    let catalog = catalog();
+    search.index_catalog(&catalog);
+    search.wait_until_idle().await;
+    let n_before = encoder.n_queries.load(Ordering::Relaxed);
+    let ask = |model: &str, vector: &[f32]| SearchRequest {
+        vector: Some(Arc::new(Embedding::new(model, vector.to_vec()).unwrap())),
+        ..call("what now", &catalog)
+    };
+    let sky = search.search(ask("two-meanings", &[0.0, 1.0])).await;
+    assert_eq!(names(&sky)[0], "forecast");
+    assert_eq!(sky.query_vector.unwrap().vector(), [0.0, 1.0]);
+    // The answer is cached for this vector only.
+    let other = search.search(ask("two-meanings", &[1.0, 0.0])).await;
+    assert!(
+        !other.was_cached && names(&other)[0] != "forecast",
+        "{other:?}"
+    );
+    let again = search.search(ask("two-meanings", &[0.0, 1.0])).await;
+    assert!(again.was_cached);
+    assert_eq!(encoder.n_queries.load(Ordering::Relaxed), n_before);
+
+    let unknown = search.search(ask("other", &[0.0, 1.0])).await;
+    let reason = "the vector of the request was not used: no encoder has the model \"other\", \
+                  only two-meanings";
+    assert!(unknown.text.contains(reason), "{}", unknown.text);
+    let longer = search.search(ask("two-meanings", &[0.0, 1.0, 0.0])).await;
+    let reason = "vectors of two-meanings do not have 3 components";
+    assert!(longer.text.contains(reason), "{}", longer.text);
+    // The encoder computed the vector of the same text for both.
+    assert_eq!(encoder.n_queries.load(Ordering::Relaxed), n_before + 1);
 }
 
 #[tokio::test]

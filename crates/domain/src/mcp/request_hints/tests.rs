@@ -78,6 +78,62 @@ fn long_and_malformed_hints_are_ignored_and_not_forwarded() {
 }
 
 #[test]
+fn vectors_of_queries_are_read_scaled_and_bounded() {
+    let read = |value: &str| {
+        let params = format!(r#"{{"name":"t","_meta":{{"{EMBEDDING}":{value}}}}}"#);
+        let taken = extract_hints(call(&params));
+        assert_eq!(params_of(&taken), r#"{"name":"t"}"#);
+        taken.hints().clone()
+    };
+    let hints = read(r#"{"model":"m","vector":[3,0,-4.0]}"#);
+    let vector = hints.embedding.unwrap();
+    assert_eq!(
+        (vector.model(), vector.vector()),
+        ("m", &[0.6, 0.0, -0.8][..])
+    );
+    assert_eq!(hints.ignored, Vec::<&str>::new());
+    let long = format!(
+        r#"{{"model":"m","vector":[{}1]}}"#,
+        "1,".repeat(Embedding::MAX_DIMENSION)
+    );
+    let padded = format!(
+        r#"{{"model":"m",{}"vector":[1]}}"#,
+        " ".repeat(MAX_EMBEDDING_BYTES)
+    );
+    for unusable in [
+        r#"{"model":"m","vector":[0,0]}"#,
+        r#"{"model":"m","vector":[1e300]}"#,
+        r#"{"model":"m","vector":[1,null]}"#,
+        r#"{"model":"","vector":[1]}"#,
+        r#"{"model":"m","vector":[]}"#,
+        r#"{"vector":[1]}"#,
+        "[1,2]",
+        "\"AAAA\"",
+        long.as_str(),
+        padded.as_str(),
+    ] {
+        let hints = read(unusable);
+        assert_eq!(hints.embedding, None, "{unusable:.60}");
+        assert_eq!(hints.ignored, [EMBEDDING], "{unusable:.60}");
+    }
+}
+
+#[test]
+fn a_vector_in_a_batch_of_several_requests_is_ignored() {
+    let part = |n: u8| {
+        format!(
+            r#"{{"jsonrpc":"2.0","id":{n},"method":"tools/call","params":{{"_meta":{{"{EMBEDDING}":{{"model":"m","vector":[1]}}}}}}}}"#
+        )
+    };
+    let alone = extract_hints(message(&format!("[{}]", part(1))));
+    assert!(alone.hints().embedding.is_some());
+    let both = extract_hints(message(&format!("[{},{}]", part(1), part(2))));
+    assert_eq!(both.hints().embedding, None);
+    assert_eq!(both.hints().ignored, [EMBEDDING]);
+    assert!(!String::from_utf8_lossy(both.raw()).contains("riglm"));
+}
+
+#[test]
 fn hints_of_meta_take_precedence_over_headers() {
     let headers = RequestHints::of_headers(
         Some(b"of header"),
