@@ -2,14 +2,15 @@
 //! frequent tools so far.
 
 use std::convert::Infallible;
+use std::sync::Arc;
 
 use riglm_adapters_prediction::{PredictionConfig, predictor_named};
 use riglm_domain::prediction::PredictorName;
 use riglm_domain::selection::economics::CostModel;
 use riglm_domain::selection::{ListBounds, ListPrices, TopicWords};
 use riglm_evaluation::replay::{
-    ReplayCall, ReplayCatalog, ReplayOptions, ReplaySession, ReplayTool, ReplayedPredictor,
-    SessionSource, replay,
+    ReplayCall, ReplayCatalog, ReplayOptions, ReplaySession, ReplayTexts, ReplayTool,
+    ReplayedPredictor, SessionSource, replay,
 };
 use riglm_evaluation::simulation::{ListMetrics, SimulatedOptions, SimulatedPolicy};
 use riglm_ports::clock::Clock as _;
@@ -77,7 +78,8 @@ pub(crate) async fn replay_stream(
         tools: tools.collect(),
     };
     let mut sessions = Sessions(sessions(stream, kind).into_iter());
-    let report = replay(&catalog, &mut sessions, &options, &|_, _| {}).await;
+    let texts = Arc::new(ReplayTexts::of_catalog(&catalog));
+    let report = replay(&catalog, &texts, &mut sessions, &options, &|_, _| {}).await;
     report.expect("sessions in memory can be read").policies
 }
 

@@ -167,6 +167,32 @@ async fn predictors_and_policies_are_measured() {
 }
 
 #[tokio::test]
+async fn texts_are_compared_by_the_vectors_of_an_encoder() {
+    let session = r#"{"session_id":"1","client":"c","task_id":"a","query":"will it rain today?","calls":[{"tool":"sky","ok":true}]}"#;
+    let place = ReplayFiles::new(CATALOG, session);
+    let bits = async |options: &[&str]| {
+        let measured = place.replay(options).await;
+        measured["predictors"]["mix"]["bits"].as_f64().unwrap()
+    };
+    // The words of the query have nothing in common with the tools.
+    let of_words = bits(&[]).await;
+    let with_none = bits(&["--encoder", "none"]).await;
+    assert!(
+        (with_none - of_words).abs() < 1e-9,
+        "{with_none} {of_words}"
+    );
+    let of_vectors = bits(&["--encoder", "embedded"]).await;
+    assert!(of_vectors < of_words, "{of_vectors} {of_words}");
+    let (code, said) = place.failed_run(&["--encoder", "unheard-of"]).await;
+    assert_eq!(code, Some(2), "{said}");
+    assert!(said.contains("no model unheard-of"), "{said}");
+    let (code, said) = place
+        .failed_run(&["--encoder", "embedded", "--no-query"])
+        .await;
+    assert_eq!(code, Some(2), "{said}");
+}
+
+#[tokio::test]
 async fn predictors_and_policies_can_be_selected() {
     let place = ReplayFiles::new(CATALOG, SESSIONS);
     let chosen = [

@@ -10,6 +10,7 @@ mod forecaster;
 mod history;
 mod list_catalog;
 mod predictor_forecaster;
+mod replay_texts;
 mod session;
 
 pub use driver::{PredictorReport, ReplayOptions, ReplayReport, replay};
@@ -17,4 +18,5 @@ pub use forecaster::{
     AskExternal, CallContext, Forecaster, ObservedCall, ReplayedPredictor, SessionContext,
 };
 pub use history::{ReplayHistory, history_catalog};
+pub use replay_texts::{ReplayTexts, texts_of};
 pub use session::{ReplayCall, ReplayCatalog, ReplaySession, ReplayTool, SessionSource};

@@ -20,6 +20,14 @@ pub struct ReplayArgs {
     /// Hide the queries, as in a proxy whose clients send none
     #[arg(long)]
     pub no_query: bool,
+    /// Compare texts also by vectors: none, embedded, the name of a model, or the directory of a
+    /// model. A model is combined with the embedded encoder, as in the proxy [default: words alone]
+    #[arg(
+        long,
+        value_name = "none|embedded|NAME|DIR",
+        conflicts_with = "no_query"
+    )]
+    pub encoder: Option<String>,
     /// Predict the sessions of each fifth of the tasks with a model that learned all other tasks
     #[arg(long)]
     pub unseen_tasks: bool,

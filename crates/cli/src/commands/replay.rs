@@ -7,9 +7,10 @@ mod report;
 mod sessions;
 
 use std::path::Path;
+use std::sync::Arc;
 use std::time::Instant;
 
-use anyhow::bail;
+use anyhow::{Context as _, bail};
 use riglm_adapters_prediction::{PredictionConfig, predictor_named};
 use riglm_adapters_storage::open_reader;
 use riglm_app::clock::SystemClock;
@@ -17,15 +18,16 @@ use riglm_discovery::learning::idle_gap;
 use riglm_domain::prediction::PredictorName;
 use riglm_domain::selection::ListBounds;
 use riglm_evaluation::replay::{
-    ReplayCatalog, ReplayHistory, ReplayOptions, ReplayReport, ReplayedPredictor, SessionSource,
-    history_catalog, replay,
+    ReplayCatalog, ReplayHistory, ReplayOptions, ReplayReport, ReplayTexts, ReplayedPredictor,
+    SessionSource, history_catalog, replay, texts_of,
 };
 use riglm_evaluation::simulation::{SimulatedOptions, SimulatedPolicy};
+use riglm_ports::encoder::Encoder;
 
 use self::report::ReplayResult;
 use self::sessions::SessionFile;
 use crate::args::{PredictorToReplay, ReplayArgs};
-use crate::compose::{answer_size, words};
+use crate::compose::{EncoderUse, answer_size, encoders_from, words};
 use crate::config::Config;
 use crate::exit::WrongUsage;
 use crate::output::{note, print};
@@ -40,6 +42,7 @@ const PREDICTORS: [PredictorToReplay; 3] = [
 /// Replays sessions of files or of the store, and prints the results.
 pub(super) async fn run(config: &Config, arguments: &ReplayArgs) -> anyhow::Result<()> {
     let options = options(config, arguments)?;
+    let encoders = encoders(config, arguments)?;
     let started = Instant::now();
     let input = &arguments.input;
     if input.catalog.is_none() && !input.from_store {
@@ -54,11 +57,12 @@ pub(super) async fn run(config: &Config, arguments: &ReplayArgs) -> anyhow::Resu
             } else {
                 Leniency::Refuse
             };
-            let (n_tools, report) = replay_files(catalog, sessions, leniency, &options).await?;
+            let (n_tools, report) =
+                replay_files(catalog, sessions, leniency, &encoders, &options).await?;
             (name_of(sessions), n_tools, report)
         }
         _ => {
-            let (n_tools, report) = replay_store(config, &options).await?;
+            let (n_tools, report) = replay_store(config, &encoders, &options).await?;
             ("store".to_owned(), n_tools, report)
         }
     };
@@ -89,6 +93,17 @@ pub(super) fn empty() -> serde_json::Value {
         "regret": null,
         "seconds": 0.0,
     })
+}
+
+/// Returns the encoders of texts, the better one first; none without `--encoder`.
+fn encoders(config: &Config, arguments: &ReplayArgs) -> anyhow::Result<Vec<Arc<dyn Encoder>>> {
+    let Some(model) = &arguments.encoder else {
+        return Ok(Vec::new());
+    };
+    let mut section = config.search.encoder.clone();
+    section.model.clone_from(model);
+    let made = encoders_from(&section, &config.data_dir, EncoderUse::WithEmbedded);
+    Ok(made?)
 }
 
 /// Returns the options of the replay. Predictors and lists follow the configuration.
@@ -159,11 +174,12 @@ async fn replay_files(
     catalog_path: &Path,
     sessions_path: &Path,
     leniency: Leniency,
+    encoders: &[Arc<dyn Encoder>],
     options: &ReplayOptions,
 ) -> anyhow::Result<(usize, ReplayReport)> {
     let (catalog, n_twice) = catalog::read(catalog_path, leniency)?;
     let mut sessions = SessionFile::open(sessions_path, catalog_path, &catalog, leniency)?;
-    let report = run_replay(&catalog, &mut sessions, options).await?;
+    let report = run_replay(&catalog, &mut sessions, encoders, options).await?;
     let skipped = sessions.skipped_counts();
     for (n, what) in [
         (n_twice, "duplicate tools in the catalog"),
@@ -183,12 +199,13 @@ async fn replay_files(
 
 async fn replay_store(
     config: &Config,
+    encoders: &[Arc<dyn Encoder>],
     options: &ReplayOptions,
 ) -> anyhow::Result<(usize, ReplayReport)> {
     let store = open_reader(&config.storage, &config.data_dir, &SystemClock).await?;
     let (catalog, tools) = history_catalog(&store).await?;
     let mut history = ReplayHistory::new(&store, tools, idle_gap);
-    let report = run_replay(&catalog, &mut history, options).await?;
+    let report = run_replay(&catalog, &mut history, encoders, options).await?;
     if report.n_calls == 0 {
         bail!("no calls are recorded yet");
     }
@@ -198,15 +215,32 @@ async fn replay_store(
 async fn run_replay<S: SessionSource>(
     catalog: &ReplayCatalog,
     source: &mut S,
+    encoders: &[Arc<dyn Encoder>],
     options: &ReplayOptions,
-) -> Result<ReplayReport, S::Error> {
+) -> anyhow::Result<ReplayReport>
+where
+    S::Error: Into<anyhow::Error>,
+{
     let told = |what: &str, n_sessions: u64| {
         const EVERY: u64 = 1_000;
         if n_sessions > 0 && n_sessions.is_multiple_of(EVERY) {
             note(&format!("{what} {n_sessions} sessions"));
         }
     };
-    replay(catalog, source, options, &told).await
+    let mut texts = ReplayTexts::of_catalog(catalog);
+    if options.with_query && !encoders.is_empty() {
+        let of_users = texts_of(source).await.map_err(Into::into)?;
+        let encoded = |n_done: usize, n_texts: usize| {
+            if n_done == n_texts {
+                note(&format!("encoded {n_texts} texts"));
+            }
+        };
+        texts = (texts.with_vectors(encoders, of_users, &encoded).await)
+            .context("failed to encode the texts")?;
+    }
+    let texts = Arc::new(texts);
+    let replaying = replay(catalog, &texts, source, options, &told);
+    replaying.await.map_err(Into::into)
 }
 
 fn name_of(path: &Path) -> String {

@@ -1,5 +1,7 @@
 //! Driver of the replay: runs predictors and list policies over a stream of sessions.
 
+use std::sync::Arc;
+
 use crate::simulation::{
     BestFixed, ListMetrics, ListSimulation, SimulatedOptions, SimulatedPolicy, SimulatedSession,
     fixed_sizes,
@@ -10,6 +12,7 @@ use riglm_domain::selection::{ListBounds, TopicWords};
 use super::folds::{N_FOLDS, fold_of};
 use super::forecaster::{Forecaster, ReplayedPredictor, play};
 use super::list_catalog::ListCatalog;
+use super::replay_texts::ReplayTexts;
 use super::session::{ReplayCatalog, ReplaySession, SessionSource};
 
 /// Options of a replay.
@@ -72,20 +75,22 @@ pub struct PredictorReport {
     pub cold_starts: ColdStarts,
 }
 
-/// Replays all sessions. `progress` gets the present step and the number of finished sessions.
+/// Replays all sessions. `texts` are those of the catalog and of the sessions. `progress` gets the
+/// present step and the number of finished sessions.
 ///
 /// # Errors
 ///
 /// Returns the error of the source.
 pub async fn replay<S: SessionSource>(
     catalog: &ReplayCatalog,
+    texts: &Arc<ReplayTexts>,
     source: &mut S,
     options: &ReplayOptions,
     progress: &(dyn Fn(&str, u64) + Sync),
 ) -> Result<ReplayReport, S::Error> {
     let mut measured = Measurements::new(catalog, options);
     if options.unseen_tasks {
-        let mut folds = [(); N_FOLDS].map(|()| Ensemble::without_training(catalog, options));
+        let mut folds = [(); N_FOLDS].map(|()| Ensemble::without_training(catalog, texts, options));
         let mut n_learned = 0;
         while let Some(session) = source.next().await? {
             let own = fold_of(&session);
@@ -104,7 +109,7 @@ pub async fn replay<S: SessionSource>(
             progress("predicted", measured.n_sessions);
         }
     } else {
-        let mut ensemble = Ensemble::without_training(catalog, options);
+        let mut ensemble = Ensemble::without_training(catalog, texts, options);
         while let Some(session) = source.next().await? {
             ensemble.play(&session, true, Some(&mut measured));
             progress("predicted", measured.n_sessions);
@@ -121,10 +126,16 @@ struct Ensemble {
 }
 
 impl Ensemble {
-    fn without_training(catalog: &ReplayCatalog, options: &ReplayOptions) -> Self {
+    fn without_training(
+        catalog: &ReplayCatalog,
+        texts: &Arc<ReplayTexts>,
+        options: &ReplayOptions,
+    ) -> Self {
         let predictors = options.predictors.iter();
         Self {
-            forecasters: predictors.map(|one| one.new_forecaster(catalog)).collect(),
+            forecasters: predictors
+                .map(|one| one.new_forecaster(catalog, texts))
+                .collect(),
             with_query: options.with_query,
             scores: vec![0.0; catalog.tools.len()],
         }

@@ -12,6 +12,7 @@ use riglm_ports::external_predictor::{ScoreRequest, ScoreResponse};
 use riglm_ports::predictor::Learner;
 
 use super::predictor_forecaster::PredictorForecaster;
+use super::replay_texts::ReplayTexts;
 use super::session::{ReplayCatalog, ReplaySession};
 
 /// Data that are known at the start of a session.
@@ -66,8 +67,9 @@ pub trait Forecaster: Send + fmt::Debug {
     fn end_session(&mut self, learns: bool);
 }
 
-/// Constructor of a forecaster for a catalog, without any learned data.
-type MakeForecaster = dyn Fn(&ReplayCatalog) -> Box<dyn Forecaster> + Send + Sync;
+/// Constructor of a forecaster for a catalog and its texts, without any learned data.
+type MakeForecaster =
+    dyn Fn(&ReplayCatalog, &Arc<ReplayTexts>) -> Box<dyn Forecaster> + Send + Sync;
 
 /// Asks an external predictor for scores.
 pub type AskExternal = dyn Fn(&ScoreRequest) -> Option<ScoreResponse> + Send + Sync;
@@ -85,7 +87,7 @@ impl ReplayedPredictor {
     #[must_use]
     pub fn new(
         name: &'static str,
-        make: impl Fn(&ReplayCatalog) -> Box<dyn Forecaster> + Send + Sync + 'static,
+        make: impl Fn(&ReplayCatalog, &Arc<ReplayTexts>) -> Box<dyn Forecaster> + Send + Sync + 'static,
     ) -> Self {
         let make = Arc::new(make);
         Self { name, make }
@@ -97,8 +99,8 @@ impl ReplayedPredictor {
         name: &'static str,
         make: impl Fn() -> Box<dyn Learner> + Send + Sync + 'static,
     ) -> Self {
-        Self::new(name, move |catalog| {
-            Box::new(PredictorForecaster::new(make(), catalog))
+        Self::new(name, move |catalog, texts| {
+            Box::new(PredictorForecaster::new(make(), catalog, Arc::clone(texts)))
         })
     }
 
@@ -116,14 +118,18 @@ impl ReplayedPredictor {
         make: impl Fn() -> Box<dyn Learner> + Send + Sync + 'static,
         ask: Arc<AskExternal>,
     ) -> Self {
-        Self::new(name, move |catalog| {
-            let forecaster = PredictorForecaster::new(make(), catalog);
+        Self::new(name, move |catalog, texts| {
+            let forecaster = PredictorForecaster::new(make(), catalog, Arc::clone(texts));
             Box::new(forecaster.with_external(Arc::clone(&ask)))
         })
     }
 
-    pub(super) fn new_forecaster(&self, catalog: &ReplayCatalog) -> Box<dyn Forecaster> {
-        (self.make)(catalog)
+    pub(super) fn new_forecaster(
+        &self,
+        catalog: &ReplayCatalog,
+        texts: &Arc<ReplayTexts>,
+    ) -> Box<dyn Forecaster> {
+        (self.make)(catalog, texts)
     }
 }
 

@@ -9,7 +9,7 @@ use riglm_domain::selection::{
     topic,
 };
 
-use super::predictor_forecaster::index_of;
+use super::replay_texts::index_of;
 use super::session::{ReplayCatalog, ReplaySession};
 
 /// A catalog, and the vocabulary for recognizing topics.

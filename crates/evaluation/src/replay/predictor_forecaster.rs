@@ -7,17 +7,15 @@ use jiff::Timestamp;
 use riglm_discovery::learning::advise;
 use riglm_domain::catalog::tool::ToolRef;
 use riglm_domain::id::UpstreamName;
-use riglm_domain::prediction::{
-    ClientKey, LearningScope, SessionHistory, TextEvidence, ToolIx, text_scores,
-};
+use riglm_domain::prediction::{ClientKey, LearningScope, SessionHistory, ToolIx};
 use riglm_domain::privacy::principal::Principal;
-use riglm_domain::retrieval::{IndexedTool, Query, RankingRules, Synonyms, ToolIndex, ToolText};
 use riglm_ports::predictor::Learner;
 
 use super::forecaster::{AskExternal, CallContext, Forecaster, ObservedCall, SessionContext};
+use super::replay_texts::ReplayTexts;
 use super::session::{ReplayCatalog, ReplayTool};
 
-/// A predictor over the tools of one catalog. Texts are compared by words alone.
+/// A predictor over the tools of one catalog.
 pub(super) struct PredictorForecaster {
     predictor: Box<dyn Learner>,
     external: Option<Arc<AskExternal>>,
@@ -28,9 +26,7 @@ pub(super) struct PredictorForecaster {
     slot_of: Vec<Option<ToolIx>>,
     /// All indexes that exist, ascending.
     candidates: Vec<ToolIx>,
-    index: ToolIndex,
-    synonyms: Synonyms,
-    rules: RankingRules,
+    texts: Arc<ReplayTexts>,
     history: SessionHistory,
     /// Query of the session, until the first call.
     query: Option<String>,
@@ -47,9 +43,12 @@ impl fmt::Debug for PredictorForecaster {
 
 impl PredictorForecaster {
     /// Returns the predictor over a catalog, without any learned data.
-    pub(super) fn new(mut predictor: Box<dyn Learner>, catalog: &ReplayCatalog) -> Self {
+    pub(super) fn new(
+        mut predictor: Box<dyn Learner>,
+        catalog: &ReplayCatalog,
+        texts: Arc<ReplayTexts>,
+    ) -> Self {
         let tools: Vec<ToolRef> = catalog.tools.iter().map(tool_ref).collect();
-        let index = index_of(catalog);
         let slot_of: Vec<Option<ToolIx>> =
             tools.iter().map(|tool| predictor.intern(tool)).collect();
         let mut candidates: Vec<ToolIx> = slot_of.iter().copied().flatten().collect();
@@ -62,9 +61,7 @@ impl PredictorForecaster {
             client: String::new(),
             slot_of,
             candidates,
-            index,
-            synonyms: Synonyms::built_in(),
-            rules: RankingRules::default(),
+            texts,
             history: history(None, None),
             query: None,
             turn: None,
@@ -80,11 +77,8 @@ impl PredictorForecaster {
     }
 
     fn set_text(&mut self, text: &str) {
-        let query = Query::new(text, &self.synonyms);
         let vocabulary = self.predictor.vocabulary();
-        let scores = text_scores(&self.index, &query, &self.rules, vocabulary);
-        self.history
-            .set_text(TextEvidence::new(text).with_scores(scores));
+        self.history.set_text(self.texts.evidence(text, vocabulary));
     }
 
     fn set_time(&mut self, at: Option<Timestamp>) {
@@ -159,23 +153,9 @@ fn history(principal: Option<&Principal>, client: Option<&str>) -> SessionHistor
     SessionHistory::new(ClientKey::new(principal, client.unwrap_or_default()))
 }
 
-/// Returns the word index of a catalog.
-pub(super) fn index_of(catalog: &ReplayCatalog) -> ToolIndex {
-    let indexed = catalog.tools.iter().map(|tool| {
-        let text = ToolText {
-            server: tool.server.clone(),
-            name: tool.name.clone(),
-            description: tool.description.clone(),
-            ..ToolText::default()
-        };
-        IndexedTool::new(tool_ref(tool), text)
-    });
-    ToolIndex::new(indexed.collect())
-}
-
 /// Returns the tool reference of a tool. Server names in a catalog can be any text, so they are
 /// converted to valid upstream names.
-fn tool_ref(tool: &ReplayTool) -> ToolRef {
+pub(super) fn tool_ref(tool: &ReplayTool) -> ToolRef {
     let is_plain = |character: char| character.is_ascii_alphanumeric() || "-_.".contains(character);
     let plain = |character: char| if is_plain(character) { character } else { '_' };
     let mut server: String = tool.server.chars().map(plain).take(64).collect();

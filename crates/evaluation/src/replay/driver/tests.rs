@@ -41,7 +41,7 @@ impl Forecaster for Frequency {
 }
 
 fn frequency() -> ReplayedPredictor {
-    ReplayedPredictor::new("frequency", |catalog| {
+    ReplayedPredictor::new("frequency", |catalog, _| {
         Box::new(Frequency::new(catalog.tools.len()))
     })
 }
@@ -122,9 +122,17 @@ fn options(unseen_tasks: bool) -> ReplayOptions {
 async fn replay_sessions(sessions: &[(&str, &[usize])], unseen_tasks: bool) -> ReplayReport {
     let mut source = SessionList::new(sessions);
     let silent = |_: &str, _| {};
-    replay(&catalog(3), &mut source, &options(unseen_tasks), &silent)
-        .await
-        .unwrap()
+    let catalog = catalog(3);
+    let texts = Arc::new(ReplayTexts::of_catalog(&catalog));
+    replay(
+        &catalog,
+        &texts,
+        &mut source,
+        &options(unseen_tasks),
+        &silent,
+    )
+    .await
+    .unwrap()
 }
 
 fn near(a: f64, b: f64) -> bool {
