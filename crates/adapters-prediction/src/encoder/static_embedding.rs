@@ -1,7 +1,8 @@
 //! Static embedding: vectors from a token table in the binary. It needs no files and takes
 //! microseconds per text.
 //!
-//! The table is potion-base-8M with weights rounded to 4 bits; `data/floor` says how it is made.
+//! The table is potion-base-8M, fitted to queries for tools, with weights rounded to 4 bits;
+//! `data/floor` says how it is made.
 //! The vector of a text is the mean of the rows of its tokens. The order of words has no effect.
 
 mod rows;
@@ -18,7 +19,7 @@ use rows::{PADDING, RowSum};
 use word_pieces::WordPieces;
 use words::for_each_word;
 
-const MODEL: &str = concat!("potion-base-8M:int4@", env!("FLOOR_DIGEST"));
+const MODEL: &str = concat!("potion-base-8M-tools:int4@", env!("FLOOR_DIGEST"));
 
 /// Maximum number of tokens of a text that count.
 const MAX_TOKENS: usize = 512;
