@@ -329,7 +329,11 @@ impl NextTools {
             let found = found.and_then(|at| slots.get(at).copied().flatten());
             let mut history = Cow::Borrowed(history);
             if let Some(found) = found {
-                history.to_mut().push(found);
+                let history = history.to_mut();
+                // A call would remove the advice, which is still the newest.
+                let advice = history.advice().cloned();
+                history.push(found);
+                history.set_advice(advice);
             }
             let history = &*history;
             let forecast = predictor.predict(history, &candidates);
