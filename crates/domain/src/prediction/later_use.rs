@@ -39,12 +39,12 @@ impl Moment {
         Self::LaterWithText,
     ];
 
-    fn of(is_start: bool, has_text: bool) -> Self {
-        match (is_start, has_text) {
-            (true, false) => Self::Start,
-            (true, true) => Self::StartWithText,
-            (false, false) => Self::Later,
-            (false, true) => Self::LaterWithText,
+    fn of(used: &[ToolIx], text: Option<&TextEvidence>) -> Self {
+        match (used, text) {
+            ([], None) => Self::Start,
+            ([], Some(_)) => Self::StartWithText,
+            (_, None) => Self::Later,
+            (_, Some(_)) => Self::LaterWithText,
         }
     }
 
@@ -131,7 +131,7 @@ impl LaterUse {
         }
         let evidence = Evidence::new(memory, vocabulary, history.party.client);
         let text = history.text();
-        let moment = Moment::of(used.is_empty(), text.is_some());
+        let moment = Moment::of(&used, text);
         let rows = evidence.rows(&used, text, &new);
         let mut log_p = log_linear(&self.weights[moment.index()].of, &rows);
         let unknown = 1.0 / (1.0 + to_f64(memory.n_sessions()));
@@ -178,7 +178,7 @@ impl LaterUse {
             let new: Vec<usize> = (0..vocabulary.len())
                 .filter(|slot| !is_used(slot))
                 .collect();
-            let moment = Moment::of(n_used == 0, text.is_some());
+            let moment = Moment::of(before, text);
             let rows = evidence.rows(before, text, &new);
             let weights = &mut self.weights[moment.index()];
             let log_p = log_linear(&weights.of, &rows);
@@ -227,7 +227,7 @@ fn texts_of<'a>(history: &'a SessionHistory, used: &[ToolIx]) -> Vec<Option<&'a 
     used.iter().map(text_of).collect()
 }
 
-/// What the earlier sessions of a principal say about its tools.
+/// The evidence of the earlier sessions of a principal about its tools.
 #[derive(Debug)]
 struct Evidence<'a> {
     memory: &'a PrincipalMemory,
@@ -267,7 +267,7 @@ impl<'a> Evidence<'a> {
             n_sessions += 1.0;
             n_of_client += f64::from(u8::from(of == client));
             servers.clear();
-            for slot in known(tools, n) {
+            for slot in slots_below(tools, n) {
                 n_with[slot] += 1.0;
                 if of == client {
                     n_with_client[slot] += 1.0;
@@ -301,19 +301,17 @@ impl<'a> Evidence<'a> {
         let mut rows = FeatureRows::new(new.len(), N_FEATURES);
         let mut row = |value: &dyn Fn(usize) -> f64| rows.push(new.iter().map(|slot| value(*slot)));
         let n_known = self.share.len();
-        let known_used: Vec<usize> = used.iter().map(|used| used.index()).collect();
-        let known_used: Vec<usize> = known_used
-            .into_iter()
+        let used_slots: Vec<usize> = (used.iter().map(|used| used.index()))
             .filter(|slot| *slot < n_known)
             .collect();
-        let similar = self.similar_sessions(&known_used);
-        let pairs = self.after_each(&known_used);
+        let similar = self.similar_sessions(&used_slots);
+        let pairs = self.after_each(&used_slots);
         let server = |slot: usize| self.server_of[slot];
         let mut in_use = SeenServers::new(self.n_with_server.len());
-        for slot in &known_used {
+        for slot in &used_slots {
             in_use.insert(server(*slot));
         }
-        let last = known_used.last().map(|slot| server(*slot));
+        let last = used_slots.last().map(|slot| server(*slot));
         let flag = |is: bool| f64::from(u8::from(is));
         row(&|slot| similar.tool(slot, self.share[slot]));
         row(&|slot| match &pairs {
@@ -377,7 +375,7 @@ impl<'a> Evidence<'a> {
         for (_, tools) in self.memory.sessions() {
             let size = to_f64(tools.len().max(1));
             let (mut weight, mut after) = (1.0, 0);
-            for (at, slot) in known(tools, n).enumerate() {
+            for (at, slot) in slots_below(tools, n).enumerate() {
                 if gains[slot] > 0.0 {
                     // The limit keeps the product finite in long sessions.
                     weight = f64::min(weight * (1.0 + gains[slot] / size), 1e200);
@@ -386,7 +384,7 @@ impl<'a> Evidence<'a> {
             }
             similar.total += weight;
             servers.clear();
-            for (at, slot) in known(tools, n).enumerate() {
+            for (at, slot) in slots_below(tools, n).enumerate() {
                 if at >= after {
                     similar.tools[slot] += weight;
                 }
@@ -414,9 +412,9 @@ impl<'a> Evidence<'a> {
         }
         let mut n_after = vec![0.0; newest.len() * n];
         for (_, tools) in self.memory.sessions() {
-            for (at, slot) in known(tools, n).enumerate() {
+            for (at, slot) in slots_below(tools, n).enumerate() {
                 if let Some(place) = place_of[slot] {
-                    for later in known(tools, n).skip(at + 1) {
+                    for later in slots_below(tools, n).skip(at + 1) {
                         n_after[place * n + later] += 1.0;
                     }
                 }
@@ -438,7 +436,7 @@ impl<'a> Evidence<'a> {
 }
 
 /// Returns the tools of a stored session as indices below `n`.
-fn known(tools: &[u32], n: usize) -> impl Iterator<Item = usize> {
+fn slots_below(tools: &[u32], n: usize) -> impl Iterator<Item = usize> {
     let slots = tools.iter().map(|slot| *slot as usize);
     slots.filter(move |slot| *slot < n)
 }

@@ -155,7 +155,7 @@ pub(super) struct CallScores<'a> {
     pub(super) found: Option<&'a [f64]>,
 }
 
-/// How a session is replayed.
+/// Options of the replay of one session.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct PlayOptions {
     /// Whether queries and turns are visible.
@@ -203,11 +203,13 @@ pub(super) fn play(
         };
         let is_first_use = seen.insert(call.tool);
         let start = (for_lists && position == 0).then(|| later(None)).flatten();
-        let found = (for_lists && is_first_use).then(|| later(Some(call.tool)));
+        let found = (for_lists && is_first_use)
+            .then(|| later(Some(call.tool)))
+            .flatten();
         let predicted = CallScores {
             next: scores,
             start: start.as_deref(),
-            found: found.as_ref().and_then(Option::as_deref),
+            found: found.as_deref(),
         };
         measure(position, &predicted);
         let called = ObservedCall {
