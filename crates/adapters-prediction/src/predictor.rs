@@ -59,6 +59,15 @@ impl Predictor for ConfiguredEngine {
         self.engine.predict(history, candidates)
     }
 
+    fn predict_later(
+        &self,
+        history: &SessionHistory,
+        candidates: &[ToolIx],
+        next: &Forecast,
+    ) -> Forecast {
+        self.engine.predict_later(history, candidates, next)
+    }
+
     fn explain(
         &self,
         history: &SessionHistory,

@@ -91,6 +91,7 @@ mod explanation;
 mod features;
 mod forecast;
 mod gate;
+mod later_use;
 mod memory;
 mod mixers;
 mod name_pattern;

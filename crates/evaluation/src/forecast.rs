@@ -2,6 +2,8 @@
 
 use std::cmp::Ordering;
 
+use riglm_domain::num::to_f64;
+
 /// The probability of every tool to be called next, and the ranking of the tools by it.
 ///
 /// A forecast has as many tools as scores. It can be filled again for each call without a new
@@ -86,6 +88,14 @@ impl CatalogForecast {
         &self.ranking
     }
 
+    /// Returns the tools that are at least as likely as the mean of all, the most likely first.
+    #[must_use]
+    pub fn above_mean(&self) -> &[usize] {
+        let mean = 1.0 / to_f64(self.n_tools().max(1));
+        let is_likely = |tool: &usize| self.probability(*tool) >= mean;
+        &self.ranking[..self.ranking.partition_point(is_likely)]
+    }
+
     /// Returns the rank of a tool, from 1; `None` for a position outside the forecast.
     #[must_use]
     pub fn rank(&self, tool: usize) -> Option<usize> {
@@ -114,6 +124,7 @@ mod tests {
         assert_eq!(forecast.ranking(), [3, 1, 0, 2]);
         assert_eq!(forecast.rank(2), Some(4));
         assert!((forecast.mass(2) - 0.75).abs() < 1e-12 && forecast.mass(9) <= 1.0);
+        assert_eq!(forecast.above_mean(), [3, 1]);
         assert_eq!((forecast.rank(4), forecast.probability(4)), (None, 0.0));
     }
 

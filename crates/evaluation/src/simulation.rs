@@ -12,7 +12,7 @@ mod sticky;
 mod tool_set;
 
 pub use list_simulation::{
-    BestFixed, ListMetrics, ListSimulation, SimulatedCatalog, SimulatedOptions, SimulatedSession,
-    fixed_sizes,
+    BestFixed, CallForecasts, ListMetrics, ListSimulation, SimulatedCatalog, SimulatedOptions,
+    SimulatedSession, fixed_sizes,
 };
 pub use policy::{ListPolicyError, SimulatedPolicy};

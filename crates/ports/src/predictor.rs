@@ -190,6 +190,21 @@ pub trait Predictor: Send + Sync + fmt::Debug {
     /// can be called now.
     fn predict(&self, history: &SessionHistory, candidates: &[ToolIx]) -> Forecast;
 
+    /// Returns the share of each candidate in the tools that the session has yet to use: how likely
+    /// the session is to use it at all, relative to the others. Lists and answers of searches stay
+    /// for a whole session, so their tools follow from this. `next` is the forecast of the next
+    /// call for the same history and candidates. It is also the result of a predictor that predicts
+    /// nothing else.
+    fn predict_later(
+        &self,
+        history: &SessionHistory,
+        candidates: &[ToolIx],
+        next: &Forecast,
+    ) -> Forecast {
+        let _ = (history, candidates);
+        next.clone()
+    }
+
     /// Returns explanations of the probabilities of these tools, in their order; `None` for a tool
     /// that is not a candidate.
     fn explain(

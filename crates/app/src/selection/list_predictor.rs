@@ -160,6 +160,15 @@ pub(super) fn ranking(prediction: &Prediction) -> Vec<(usize, f64)> {
         .collect()
 }
 
+/// Returns the positions of the tools with their shares in the tools that the session has yet to
+/// use, the largest share first.
+pub(super) fn session_ranking(prediction: &Prediction) -> Vec<(usize, f64)> {
+    let later = prediction.later.iter();
+    later
+        .map(|tool| (tool.position, tool.probability))
+        .collect()
+}
+
 /// Returns the summed probability of the tools at `positions`, which must be ascending.
 pub(super) fn summed_probability(ranked: &[(usize, f64)], positions: &[usize]) -> f64 {
     let chosen = ranked

@@ -21,7 +21,7 @@ use riglm_domain::selection::{
 };
 
 use super::config::{FilteringConfig, Pool};
-use super::list_predictor::{ListPredictor, ranking, summed_probability};
+use super::list_predictor::{ListPredictor, ranking, session_ranking, summed_probability};
 use super::list_request::ListRequest;
 use super::lists::{ListStores, SearchTerms};
 use super::token_counts::DefinitionSizes;
@@ -114,8 +114,10 @@ pub(super) struct SizeSource<'a> {
 
 /// The tools of a prediction, and its confidence.
 struct LikelyTools<'a> {
-    /// Positions with probabilities, the most likely first.
+    /// Positions with shares in the tools that the session will use, the largest share first.
     ranked: &'a [(usize, f64)],
+    /// Positions with probabilities to be called next.
+    next: &'a [(usize, f64)],
     band: ConfidenceBand,
     /// The reason if no session was learned from.
     cold: Option<SelectionReason>,
@@ -217,13 +219,17 @@ impl ToolSelector {
         let Some(prediction) = prediction else {
             return self.frequent_or_pool(inputs, &candidates, size).await;
         };
-        let mut ranked = ranking(&prediction);
-        if policy == ListPolicyName::Hints && request.own_intent().is_none() {
-            // The marks of this policy last for the whole session, and without an intent no query
-            // says which tool comes next.
-            let shares = self.predictor.session_use(request, catalog);
-            ranked = rank_for_session(&ranked, |at| shares.get(at).copied().unwrap_or(0.0));
-        }
+        let next = ranking(&prediction);
+        let ranked = match policy {
+            ListPolicyName::Hints if request.own_intent().is_none() => {
+                // The marks of this policy last for the whole session, and without an intent no
+                // query says which tool comes next.
+                let shares = self.predictor.session_use(request, catalog);
+                rank_for_session(&next, |at| shares.get(at).copied().unwrap_or(0.0))
+            }
+            ListPolicyName::Hints => next.clone(),
+            _ => session_ranking(&prediction),
+        };
         let cold = (!outlook.is_learned()).then_some(SelectionReason::ColdStart);
         let knows_texts = cold.is_none() && self.predictor.knows_texts(request);
         let forecast = knows_texts.then_some((ranked.as_slice(), size.unwrap_or(bounds.max_tools)));
@@ -252,6 +258,7 @@ impl ToolSelector {
             source.and_then(|source| explore(inputs, &candidates, &ranked, size, source));
         let likely = LikelyTools {
             ranked: &ranked,
+            next: &next,
             band: prediction.confidence(bounds.max_tools).band,
             cold,
         };
@@ -273,7 +280,7 @@ impl ToolSelector {
             Ok(n) => {
                 let choice = self.choose_tools(inputs, candidates, likely.ranked, n);
                 SelectedTools {
-                    mass: Some(summed_probability(likely.ranked, &choice.shown)),
+                    mass: Some(summed_probability(likely.next, &choice.shown)),
                     tools: choice.shown,
                     mode: SelectionMode::Prediction,
                     reason: likely.cold,

@@ -414,22 +414,36 @@ impl Learner {
         } = open;
         if !is_first && trial.used_tools().contains(&called) {
             // Only the first call of a tool is compared with predictions.
-            trial.call(called, Vec::new);
+            trial.call(called, Vec::new, Vec::new);
             return;
         }
         let forecast = self.predictor.predict(history, &self.known);
         let ranked = forecast.ranking();
         if is_first {
-            *trial = SessionTrial::new(ranked.iter().map(|(slot, _)| *slot));
-            if history.text().is_none() {
+            let later = (self.predictor).predict_later(history, &self.known, &forecast);
+            let marked = if history.text().is_none() {
                 let shares = self.session_use.shares(*party);
                 let share = |slot| shares.get(&slot).copied().unwrap_or(0.0);
-                let marked = rank_for_session(ranked, share).into_iter();
-                *trial = std::mem::replace(trial, SessionTrial::new([]))
-                    .with_marked(marked.map(|(slot, _)| slot));
-            }
+                rank_for_session(ranked, share)
+            } else {
+                ranked.to_vec()
+            };
+            *trial = SessionTrial::new(later.ranking().iter().map(|(slot, _)| *slot))
+                .with_marked(marked.into_iter().map(|(slot, _)| slot));
         }
-        trial.call(called, || ranked.iter().take(N_LIKELY).copied());
+        let likely = || ranked.iter().take(N_LIKELY).copied();
+        trial.call(called, likely, || self.answer_tools(history, called));
+    }
+
+    /// Returns the tools that the answer of a search for a tool may have in addition, the best
+    /// first.
+    fn answer_tools(&self, history: &SessionHistory, found: ToolIx) -> Vec<ToolIx> {
+        let mut history = history.clone();
+        history.push(found);
+        let next = self.predictor.predict(&history, &self.known);
+        let later = (self.predictor).predict_later(&history, &self.known, &next);
+        let likely = later.above_mean().take(N_LIKELY);
+        likely.map(|(slot, _)| slot).collect()
     }
 
     fn take(&mut self, session: SessionKey) -> Option<OpenSession> {

@@ -1,5 +1,6 @@
 //! Prediction of the next tools of a session.
 
+use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -94,6 +95,9 @@ pub struct NextTool {
 pub struct Prediction {
     /// The tools, the most likely first. Tools that do not fit into the predictor are missing.
     pub ranked: Vec<NextTool>,
+    /// The same tools with their shares in the tools that the session has yet to use, the largest
+    /// share first. For choices that stay for a whole session.
+    pub later: Vec<NextTool>,
     /// The reason for a missing prediction. All tools then have equal probabilities, in the order
     /// of the request.
     pub fallback: Option<Fallback>,
@@ -307,23 +311,51 @@ impl NextTools {
     /// [`Prediction::fallback`].
     #[must_use]
     pub fn predict(&self, view: &SessionView<'_>, tools: &[ToolRef]) -> Prediction {
+        self.predict_after(view, tools, None)
+    }
+
+    /// Returns the ranking of the tools that the session needs after a search that found the tool at
+    /// a position: it is assumed to be called next. See [`Self::predict`].
+    #[must_use]
+    pub fn predict_after(
+        &self,
+        view: &SessionView<'_>,
+        tools: &[ToolRef],
+        found: Option<usize>,
+    ) -> Prediction {
         let options = **self.options.load();
         let predicted = self.with_trail(view, tools, |predictor, history, slots| {
             let candidates = known_slots(slots);
+            let found = found.and_then(|at| slots.get(at).copied().flatten());
+            let mut history = Cow::Borrowed(history);
+            if let Some(found) = found {
+                let history = history.to_mut();
+                // A call would remove the advice, which is still the newest.
+                let advice = history.advice().cloned();
+                history.push(found);
+                history.set_advice(advice);
+            }
+            let history = &*history;
             let forecast = predictor.predict(history, &candidates);
+            let later = predictor.predict_later(history, &candidates, &forecast);
             let ranked = forecast.ranking();
-            let is_sound = ranked.iter().all(|(_, p)| p.is_finite() && *p >= 0.0);
+            let both = ranked.iter().chain(later.ranking());
+            let is_sound = both.into_iter().all(|(_, p)| p.is_finite() && *p >= 0.0);
             let similarities = match options.measure {
                 ConfidenceMeasure::Mass => Vec::new(),
                 ConfidenceMeasure::Similarity => history
                     .text()
                     .map_or_else(Vec::new, |text| predictor.similarities(history, text)),
             };
-            is_sound.then(|| (by_position(ranked, slots), similarities))
+            is_sound.then(|| {
+                let later = by_position(later.ranking(), slots);
+                (by_position(ranked, slots), later, similarities)
+            })
         });
-        if let Some((ranked, similarities)) = predicted {
+        if let Some((ranked, later, similarities)) = predicted {
             return Prediction {
                 ranked,
+                later,
                 fallback: None,
                 similarities,
                 options,
@@ -334,8 +366,10 @@ impl NextTools {
             position,
             probability,
         };
+        let ranked: Vec<NextTool> = (0..tools.len()).map(even).collect();
         Prediction {
-            ranked: (0..tools.len()).map(even).collect(),
+            later: ranked.clone(),
+            ranked,
             fallback: Some(Fallback::Failed),
             similarities: Vec::new(),
             options,

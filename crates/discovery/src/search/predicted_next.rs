@@ -7,11 +7,6 @@ use riglm_domain::catalog::tool::ToolRef;
 use super::request::SearchRequest;
 use crate::learning::{Intent, NextTools, SessionView};
 
-/// The lowest probability of being called next at which a tool is shown.
-const MIN_PROBABILITY: f64 = 0.01;
-/// A shown tool must be at least this many times as probable as under a uniform distribution over
-/// the catalog.
-const MIN_LIFT: f64 = 2.0;
 /// The list size at which the confidence of a prediction is measured.
 const CONFIDENCE_LIST_SIZE: usize = 20;
 
@@ -57,15 +52,24 @@ fn view<'a>(call: &'a SearchRequest, intent: Intent<'a>, now: Timestamp) -> Sess
     }
 }
 
-/// Returns at most `n` tools that the session is likely to need next, the most likely first. Leaves
-/// out tools that the session knows from its list or from an earlier answer. Also leaves out the
-/// tools in `named`, which has ascending catalog positions. Returns no tools if the predictor has
-/// learned nothing, or if the prediction is a fallback or a cold start.
+/// The tools that a search found, by their catalog positions.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct FoundPositions<'a> {
+    /// The best one. The session is assumed to call it next.
+    pub(super) best: Option<usize>,
+    /// All of them, and their duplicates, ascending.
+    pub(super) named: &'a [usize],
+}
+
+/// Returns at most `n` tools that the session is likely to use after the found one, the most likely
+/// first. Leaves out tools that the session knows from its list or from an earlier answer, the
+/// found tools, and tools below the mean probability of the catalog. Returns no tools if the
+/// predictor has learned nothing, or if the prediction is a fallback or a cold start.
 pub(super) fn predict_next(
     next_tools: &NextTools,
     call: &SearchRequest,
     intent: Intent<'_>,
-    named: &[usize],
+    found: FoundPositions<'_>,
     n: usize,
     now: Timestamp,
 ) -> Vec<PredictedNext> {
@@ -74,7 +78,7 @@ pub(super) fn predict_next(
     }
     let tools = refs(call);
     let view = view(call, intent, now);
-    let prediction = next_tools.predict(&view, &tools);
+    let prediction = next_tools.predict_after(&view, &tools, found.best);
     if prediction.fallback.is_some() {
         return Vec::new();
     }
@@ -84,11 +88,10 @@ pub(super) fn predict_next(
     if prediction.confidence(CONFIDENCE_LIST_SIZE).is_cold_start() {
         return Vec::new();
     }
-    let even = u32::try_from(prediction.ranked.len()).map_or(0.0, |n| 1.0 / f64::from(n.max(1)));
-    let least = f64::max(MIN_PROBABILITY, MIN_LIFT * even);
-    let likely = prediction.ranked.iter().filter(|tool| {
-        let is_named = named.binary_search(&tool.position).is_ok();
-        tool.probability >= least && call.is_unknown(tool.position) && !is_named
+    let mean = u32::try_from(prediction.later.len()).map_or(0.0, |n| 1.0 / f64::from(n.max(1)));
+    let likely = prediction.later.iter().filter(|tool| {
+        let is_named = found.named.binary_search(&tool.position).is_ok();
+        tool.probability >= mean && call.is_unknown(tool.position) && !is_named
     });
     let positions: Vec<usize> = likely.take(n).map(|tool| tool.position).collect();
     let reasons = next_tools.explain(&view, &tools, &positions);

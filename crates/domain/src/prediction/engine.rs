@@ -22,6 +22,7 @@ use super::expert::{Expert, ExpertSet, cooccurrence_with_fallback};
 use super::features::{self, Feature};
 use super::forecast::Forecast;
 use super::gate;
+use super::later_use::LaterUse;
 use super::memory::PrincipalMemory;
 use super::mixers::{KnownText, MixInputs, MixOutput, Mixers, WeightContexts};
 use super::session_history::{SessionHistory, TextEvidence};
@@ -106,6 +107,8 @@ struct EngineState {
     /// The mixers of each principal. They learn from its own calls only: otherwise one principal
     /// could manipulate the lists of others.
     mixers: BTreeMap<u64, Mixers>,
+    /// The predictors of later use of each principal with a memory.
+    later_use: BTreeMap<u64, LaterUse>,
 }
 
 /// Lower limit of a decayed count, in calls. Smaller counts are dropped.
@@ -129,6 +132,7 @@ impl Engine {
                 memories: BTreeMap::new(),
                 start: Mixers::new(),
                 mixers: BTreeMap::new(),
+                later_use: BTreeMap::new(),
             },
             latest: ForecastCache::default(),
         }
@@ -222,12 +226,42 @@ impl Engine {
         history.push(called);
     }
 
+    /// Returns the share of each candidate in the tools that the session has yet to use: how likely
+    /// a tool is to be used at all in the further course of the session, relative to the others.
+    /// `next` is the forecast of the next call for the same history and candidates. It is also the
+    /// result for methods other than the mix, before the first ended session of the principal, and
+    /// if the session has used all candidates.
+    #[must_use]
+    pub fn predict_later(
+        &self,
+        history: &SessionHistory,
+        candidates: &[ToolIx],
+        next: &Forecast,
+    ) -> Forecast {
+        if self.method != PredictionMethod::Mix {
+            return next.clone();
+        }
+        let principal = history.party.principal;
+        let state = &self.state;
+        let learned = (state.memories.get(&principal)).zip(state.later_use.get(&principal));
+        let later = learned.and_then(|(memory, later_use)| {
+            let candidates = self.known_indices(candidates);
+            later_use.forecast(memory, &state.vocabulary, history, &candidates, next)
+        });
+        later.map_or_else(|| next.clone(), forecast)
+    }
+
     /// Learns from an ended session as a whole.
     pub fn end_session(&mut self, history: &SessionHistory) {
-        let memories = &mut self.state_mut().memories;
+        let state = self.state_mut();
+        let memories = &mut state.memories;
         let principal = history.party.principal;
         if memories.len() < Scopes::MAX_PRINCIPALS || memories.contains_key(&principal) {
-            memories.entry(principal).or_default().learn(history);
+            let memory = memories.entry(principal).or_default();
+            // Before the memory: the weights learn from the evidence without this session.
+            let later_use = state.later_use.entry(principal).or_default();
+            later_use.learn(memory, &state.vocabulary, history);
+            memory.learn(history);
         }
     }
 
@@ -303,6 +337,11 @@ impl Engine {
             state.aging.scale(),
             history,
         )
+    }
+
+    #[cfg(test)]
+    pub(super) fn later_use_of(&self, principal: u64) -> Option<&LaterUse> {
+        self.state.later_use.get(&principal)
     }
 
     /// Returns the indices that are in the vocabulary, ascending and without duplicates.

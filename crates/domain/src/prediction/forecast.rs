@@ -1,6 +1,7 @@
 //! Forecast of the next call: the probabilities of the candidate tools.
 
 use super::vocabulary::ToolIx;
+use crate::num::to_f64;
 
 /// Candidates with their probabilities to be called next.
 ///
@@ -88,6 +89,12 @@ impl Forecast {
         Some(at + 1)
     }
 
+    /// Returns the candidates that are at least as likely as the mean of all, the most likely first.
+    pub fn above_mean(&self) -> impl Iterator<Item = (ToolIx, f64)> {
+        let mean = 1.0 / to_f64(self.ranked.len().max(1));
+        (self.ranked.iter().copied()).take_while(move |(_, probability)| *probability >= mean)
+    }
+
     /// Returns the probability that the next tool is among the `n` most likely ones.
     #[must_use]
     pub fn mass(&self, n: usize) -> f64 {
@@ -108,6 +115,17 @@ mod tests {
         let forecast = Forecast::new([(B, 0.5), (A, 0.5), (ToolIx(2), 0.0)]).unwrap();
         assert_eq!(forecast.ranking(), [(A, 0.5), (B, 0.5), (ToolIx(2), 0.0)]);
         assert_eq!(Forecast::new([]), Ok(Forecast::default()));
+    }
+
+    #[test]
+    fn tools_below_the_mean_are_left_out() {
+        let forecast = Forecast::new([(A, 0.2), (B, 0.45), (ToolIx(2), 0.35)]).unwrap();
+        let likely: Vec<ToolIx> = forecast.above_mean().map(|(tool, _)| tool).collect();
+        assert_eq!(likely, [B, ToolIx(2)]);
+        // Equally likely tools are all as likely as the mean.
+        let even = Forecast::new([(A, 0.5), (B, 0.5)]).unwrap();
+        assert_eq!(even.above_mean().count(), 2);
+        assert_eq!(Forecast::default().above_mean().count(), 0);
     }
 
     #[test]

@@ -15,14 +15,22 @@ struct StoredText {
     words: Vec<u64>,
     vector: Option<Embedding>,
     used: Vec<(u32, f32)>,
+    /// The tools that the session used from this text on.
+    later: Vec<u32>,
+}
+
+/// The tools of a session in the order of their first calls.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+struct StoredSession {
+    client: u64,
+    tools: Vec<u32>,
 }
 
 /// The newest sessions and texts of one principal. They are private: predictions for other
 /// principals do not use them.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub(super) struct PrincipalMemory {
-    /// The tools of each session in the order of their first calls.
-    sessions: VecDeque<Vec<u32>>,
+    sessions: VecDeque<StoredSession>,
     texts: VecDeque<StoredText>,
     /// Number of the first stored text. Texts are numbered consecutively.
     n_forgotten: u32,
@@ -56,13 +64,17 @@ impl PrincipalMemory {
             .used_tools()
             .take(Self::MAX_TOOLS)
             .map(|slot| slot.0);
-        self.sessions.push_back(tools.collect());
-        for episode in &history.episodes {
-            self.learn_text(episode);
+        self.sessions.push_back(StoredSession {
+            client: history.party.client,
+            tools: tools.collect(),
+        });
+        for (at, episode) in history.episodes.iter().enumerate() {
+            self.learn_text(episode, &history.episodes[at..]);
         }
     }
 
-    fn learn_text(&mut self, episode: &TextEpisode) {
+    /// Stores a text. `from_it` are its episode and all later ones.
+    fn learn_text(&mut self, episode: &TextEpisode, from_it: &[TextEpisode]) {
         let is_silent = episode.text.words.is_empty() && episode.text.vector.is_none();
         if is_silent || episode.used.is_empty() {
             return;
@@ -79,12 +91,19 @@ impl PrincipalMemory {
         let roots = used.map(|(slot, n)| (slot.0, f64::from(*n).sqrt()));
         let roots: Vec<(u32, f64)> = roots.collect();
         let total: f64 = roots.iter().map(|(_, root)| root).sum();
+        let mut later: Vec<u32> = Vec::new();
+        for (slot, _) in from_it.iter().flat_map(|episode| &episode.used) {
+            if later.len() < Self::MAX_TOOLS && !later.contains(&slot.0) {
+                later.push(slot.0);
+            }
+        }
         self.texts.push_back(StoredText {
             words: episode.text.words.clone(),
             vector: episode.text.vector.clone(),
             used: (roots.into_iter())
                 .map(|(slot, root)| (slot, to_f32(root / total)))
                 .collect(),
+            later,
         });
     }
 
@@ -117,6 +136,32 @@ impl PrincipalMemory {
             }
         }
         !near.is_empty()
+    }
+
+    /// Adds the tools that sessions used from the ten nearest earlier texts on to `out`. Each text
+    /// has the cube of its similarity as weight. Returns the sum of the weights.
+    pub(super) fn add_later(&self, text: &TextEvidence, out: &mut [f64]) -> f64 {
+        let mut total = 0.0;
+        for (nearness, at) in self.neighbours(text) {
+            let weight = nearness.powi(3);
+            total += weight;
+            for slot in &self.texts[at].later {
+                if let Some(value) = out.get_mut(*slot as usize) {
+                    *value += weight;
+                }
+            }
+        }
+        total
+    }
+
+    pub(super) fn n_sessions(&self) -> usize {
+        self.sessions.len()
+    }
+
+    /// Returns the clients of the sessions with the tools in the order of their first calls, the
+    /// oldest session first.
+    pub(super) fn sessions(&self) -> impl Iterator<Item = (u64, &[u32])> {
+        (self.sessions.iter()).map(|session| (session.client, session.tools.as_slice()))
     }
 
     /// Returns the similarities of the ten nearest earlier texts, from 0 to 1, the nearest first.
@@ -170,7 +215,7 @@ impl PrincipalMemory {
                 *gain = Self::GAIN / frequency[used.slot.index()].max(1e-6);
             }
         }
-        for session in &self.sessions {
+        for StoredSession { tools: session, .. } in &self.sessions {
             let (weight, _) = likelihood(session, &gains);
             let share = weight / to_f64(session.len().max(1));
             for slot in session {
@@ -206,7 +251,7 @@ impl PrincipalMemory {
                 *is_used = true;
             }
         }
-        for session in &self.sessions {
+        for StoredSession { tools: session, .. } in &self.sessions {
             let (mut weight, at) = likelihood(session, &gains);
             for slot in &session[at..] {
                 if is_used.get(*slot as usize) == Some(&false) {
@@ -224,6 +269,7 @@ impl PrincipalMemory {
             words: Vec::new(),
             vector: None,
             used: vec![(0, f32::NAN)],
+            later: Vec::new(),
         });
     }
 

@@ -11,6 +11,13 @@ pub(super) fn to_f32(value: f64) -> f32 {
     value as f32
 }
 
+/// Returns the log-odds of a probability. Probabilities near 0 and 1 are limited.
+pub(super) fn logit(p: f64) -> f64 {
+    const LEAST: f64 = 1e-5;
+    let p = p.clamp(LEAST, 1.0 - LEAST);
+    (p / (1.0 - p)).ln()
+}
+
 /// Returns a 64-bit hash of two numbers (the finaliser of `SplitMix64`, Steele et al. 2014).
 pub(super) fn mix_hash(a: u64, b: u64) -> u64 {
     let mut z = a.wrapping_mul(0x9e37_79b9_7f4a_7c15).wrapping_add(b);

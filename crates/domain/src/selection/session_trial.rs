@@ -15,10 +15,11 @@ const N_CARRIED: usize = 9;
 const N_LOADED: usize = 4;
 
 /// Follows a session with lists of all [`LIST_SIZES`] at once. For each list it counts the used
-/// tools that were missing, and the searches for them. Every list has the tools that were most
-/// likely at the start of the session. The answer of a search is assumed to have the needed tool
-/// and the most likely tools at that time that the client does not know. A client's own search,
-/// which matches words, is assumed to do the same with fewer tools.
+/// tools that were missing, and the searches for them. Every list has the tools that the session
+/// was most likely to use at its start. The answer of a search is assumed to have the needed tool
+/// and the tools that the session will most likely use and that the client does not know. A client's
+/// own search, which matches words, is assumed to load the needed tool and some of the tools that
+/// are most likely next.
 ///
 /// `T` identifies a tool.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -53,7 +54,7 @@ pub struct TrialOutcome {
 }
 
 impl<T: Copy + Eq> SessionTrial<T> {
-    /// Starts with the tools that are predicted before the first call, the most likely first.
+    /// Starts with the tools that the session is predicted to use, the most likely first.
     #[must_use]
     pub fn new(ranked: impl IntoIterator<Item = T>) -> Self {
         Self {
@@ -78,7 +79,14 @@ impl<T: Copy + Eq> SessionTrial<T> {
 
     /// Adds a call. `ranked` returns the tools with the probability of being called, as predicted
     /// before this call, the most likely first. It is called only for the first call of each tool.
-    pub fn call<R: IntoIterator<Item = (T, f64)>>(&mut self, tool: T, ranked: impl FnOnce() -> R) {
+    /// `answer` returns the tools that the answer of a search for the tool may have in addition,
+    /// the best first. It is called only if a list lacks the tool.
+    pub fn call<R: IntoIterator<Item = (T, f64)>>(
+        &mut self,
+        tool: T,
+        ranked: impl FnOnce() -> R,
+        answer: impl FnOnce() -> Vec<T>,
+    ) {
         self.n_calls = self.n_calls.saturating_add(1);
         if self.used.contains(&tool) {
             return;
@@ -92,9 +100,21 @@ impl<T: Copy + Eq> SessionTrial<T> {
         } else {
             &self.marked
         };
-        for (listed, known, numbers, n_carried) in [
-            (&self.first, &mut self.found, &mut self.searches, N_CARRIED),
-            (marked, &mut self.loaded, &mut self.loads, N_LOADED),
+        let shortest = &self.first[..LIST_SIZES[0].min(self.first.len())];
+        let answer = if shortest.contains(&tool) {
+            Vec::new()
+        } else {
+            answer()
+        };
+        for (listed, known, numbers, n_carried, likely) in [
+            (
+                &self.first,
+                &mut self.found,
+                &mut self.searches,
+                N_CARRIED,
+                &answer,
+            ),
+            (marked, &mut self.loaded, &mut self.loads, N_LOADED, &likely),
         ] {
             let place = listed.iter().position(|listed| *listed == tool);
             for (at, size) in LIST_SIZES.into_iter().enumerate() {
@@ -109,7 +129,7 @@ impl<T: Copy + Eq> SessionTrial<T> {
                 known[at].push(tool);
                 add_likely_tools(
                     &listed[..size.min(listed.len())],
-                    &likely,
+                    likely,
                     n_carried,
                     &mut known[at],
                 );
@@ -194,27 +214,30 @@ mod tests {
     #[test]
     fn a_missing_tool_costs_a_search_and_loads_others() {
         let mut trial = trial();
-        trial.call(3, even(0..10));
-        trial.call(15, even(50..100));
+        trial.call(3, even(0..10), || panic!("every list has it"));
+        trial.call(15, even(50..100), || (60..100).collect());
         // In the answers of the proxy's search for lists of 5 and 10.
-        trial.call(58, even(90..100));
-        trial.call(15, || -> Vec<(usize, f64)> { panic!("it was used") });
+        trial.call(68, even(90..100), || (90..100).collect());
+        let used = || -> Vec<(usize, f64)> { panic!("it was used") };
+        trial.call(15, used, Vec::new);
+        // In the tools that a client's own search for 15 loads.
+        trial.call(53, even(90..100), Vec::new);
         let outcome = trial.outcome();
-        assert_eq!(outcome.n_calls, 4);
-        assert_eq!(outcome.searches, [1, 1, 1, 1, 0]);
-        assert_eq!(outcome.loads, [2, 2, 1, 1, 0]);
+        assert_eq!(outcome.n_calls, 5);
+        assert_eq!(outcome.searches, [2, 2, 2, 2, 0]);
+        assert_eq!(outcome.loads, [2, 2, 2, 2, 0]);
     }
 
     #[test]
     fn predicted_tools_outside_a_list_are_needs_even_if_uncalled() {
         let mut trial = trial();
         // Half of the probability is outside a list of five.
-        trial.call(0, even(0..10));
+        trial.call(0, even(0..10), Vec::new);
         assert!((trial.predicted_needs(5) - 0.5).abs() < 1e-9);
         assert!(trial.predicted_needs(10) < 1e-9 && trial.predicted_needs(99) < 1e-9);
         // All of it is outside every list except the longest. A tool is needed only once.
-        trial.call(1, even(40..80));
-        trial.call(0, even(40..80));
+        trial.call(1, even(40..80), Vec::new);
+        trial.call(0, even(40..80), Vec::new);
         let needs = trial.outcome().needs;
         assert!(
             (needs[0] - 1.5).abs() < 1e-9 && (needs[3] - 1.0).abs() < 1e-9,
@@ -226,7 +249,7 @@ mod tests {
     #[test]
     fn marked_tools_save_loads_but_no_searches() {
         let mut trial = trial().with_marked([90, 91]);
-        trial.call(90, even(0..10));
+        trial.call(90, even(0..10), Vec::new);
         let outcome = trial.outcome();
         assert_eq!((outcome.searches, outcome.loads), ([1; 5], [0; 5]));
         assert_eq!(trial.used_tools(), [90]);
@@ -236,7 +259,7 @@ mod tests {
     fn a_longer_list_needs_fewer_searches() {
         let mut trial = trial();
         for tool in [99, 3, 45, 7, 81, 12, 30, 99] {
-            trial.call(tool, even(0..100));
+            trial.call(tool, even(0..100), || (0..100).collect());
         }
         let outcome = trial.outcome();
         assert!(outcome.searches.is_sorted_by(|a, b| a >= b), "{outcome:?}");

@@ -3,14 +3,14 @@
 use std::sync::Arc;
 
 use crate::simulation::{
-    BestFixed, ListMetrics, ListSimulation, SimulatedOptions, SimulatedPolicy, SimulatedSession,
-    fixed_sizes,
+    BestFixed, CallForecasts, ListMetrics, ListSimulation, SimulatedOptions, SimulatedPolicy,
+    SimulatedSession, fixed_sizes,
 };
 use crate::{CatalogForecast, ColdStarts, PredictionMetrics};
 use riglm_domain::selection::{ListBounds, TopicWords};
 
 use super::folds::{N_FOLDS, fold_of};
-use super::forecaster::{Forecaster, ReplayedPredictor, play};
+use super::forecaster::{CallScores, Forecaster, PlayOptions, ReplayedPredictor, play};
 use super::list_catalog::ListCatalog;
 use super::replay_texts::ReplayTexts;
 use super::session::{ReplayCatalog, ReplaySession, SessionSource};
@@ -154,18 +154,22 @@ impl Ensemble {
             measured.begin_session(session);
         }
         for (predictor, forecaster) in self.forecasters.iter_mut().enumerate() {
-            let measure = |position: usize, scores: &[f64]| {
+            let measure = |position: usize, scores: &CallScores<'_>| {
                 if let Some(measured) = &mut measured {
                     measured.add(predictor, session, position, scores);
                 }
             };
-            let (with_query, scores) = (self.with_query, &mut self.scores);
+            let options = PlayOptions {
+                with_query: self.with_query,
+                learns,
+                // All policies see the predictions of the first predictor only.
+                for_lists: predictor == 0,
+            };
             play(
                 &mut **forecaster,
                 session,
-                with_query,
-                learns,
-                scores,
+                options,
+                &mut self.scores,
                 measure,
             );
         }
@@ -183,6 +187,8 @@ struct Measurements<'a> {
     fixed: Vec<(usize, ListSimulation)>,
     session: Option<SimulatedSession>,
     forecast: CatalogForecast,
+    at_start: CatalogForecast,
+    after_search: CatalogForecast,
     /// For each call of the session, whether it is the first of its tool.
     first_uses: Vec<bool>,
     is_used: Vec<bool>,
@@ -220,6 +226,8 @@ impl<'a> Measurements<'a> {
             catalog,
             session: None,
             forecast: CatalogForecast::default(),
+            at_start: CatalogForecast::default(),
+            after_search: CatalogForecast::default(),
             first_uses: Vec::new(),
             is_used: vec![false; n_tools],
             n_sessions: 0,
@@ -242,8 +250,14 @@ impl<'a> Measurements<'a> {
         self.n_calls += session.calls.len() as u64;
     }
 
-    fn add(&mut self, predictor: usize, session: &ReplaySession, position: usize, scores: &[f64]) {
-        self.forecast.set_scores(scores);
+    fn add(
+        &mut self,
+        predictor: usize,
+        session: &ReplaySession,
+        position: usize,
+        scores: &CallScores<'_>,
+    ) {
+        self.forecast.set_scores(scores.next);
         let called = session.calls[position].tool;
         let is_first_use = self.first_uses[position];
         let (metrics, cold_starts) = &mut self.metrics[predictor];
@@ -251,11 +265,18 @@ impl<'a> Measurements<'a> {
         cold_starts.add(&self.forecast, position == 0);
         if predictor == 0 {
             let begins = self.session.as_ref().filter(|_| position == 0);
-            // All policies see the predictions of the first predictor only.
+            self.at_start
+                .set_scores(scores.start.unwrap_or(scores.next));
+            (self.after_search).set_scores(scores.found.unwrap_or(scores.next));
+            let forecasts = CallForecasts {
+                next: &self.forecast,
+                at_start: &self.at_start,
+                after_search: &self.after_search,
+            };
             let fixed = self.fixed.iter_mut().map(|(_, simulation)| simulation);
             let all = self.policies.iter_mut().chain(fixed);
             for policy in all.chain([&mut self.live]) {
-                policy.add(&self.forecast, called, begins);
+                policy.add_call(&forecasts, called, begins);
             }
         }
     }

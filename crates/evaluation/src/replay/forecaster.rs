@@ -3,6 +3,7 @@
 //! A [`Forecaster`] gets only data that a proxy would have at the same time. The types of its
 //! arguments have no place for future data.
 
+use std::collections::HashSet;
 use std::fmt;
 use std::sync::Arc;
 
@@ -59,6 +60,15 @@ pub trait Forecaster: Send + fmt::Debug {
     /// Writes the score of every tool of the catalog for the next call. Scores are proportional to
     /// probabilities. Negative scores and NaN count as 0. All `scores` are 0 before.
     fn predict(&mut self, call: &CallContext<'_>, scores: &mut [f64]);
+
+    /// Writes the share of every tool in the tools that the session has yet to use, in the situation
+    /// of the last prediction; with `found`, as if that tool were called next. Returns false if the
+    /// forecaster only predicts next calls: then nothing is written, and their scores count. All
+    /// `scores` are 0 before.
+    fn predict_later(&mut self, found: Option<usize>, scores: &mut [f64]) -> bool {
+        let _ = (found, scores);
+        false
+    }
 
     /// Observes the call.
     fn observe(&mut self, called: &ObservedCall, learns: bool);
@@ -139,16 +149,44 @@ impl fmt::Debug for ReplayedPredictor {
     }
 }
 
+/// The scores that are predicted for a call.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct CallScores<'a> {
+    /// The scores of the tools for the call itself.
+    pub(super) next: &'a [f64],
+    /// The scores of the tools for the whole session, before its first call.
+    pub(super) start: Option<&'a [f64]>,
+    /// The scores of the tools for the rest of the session after the called tool was found, at the
+    /// first call of the tool.
+    pub(super) found: Option<&'a [f64]>,
+}
+
+/// Options of the replay of one session.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct PlayOptions {
+    /// Whether queries and turns are visible.
+    pub(super) with_query: bool,
+    /// Whether the session is learned.
+    pub(super) learns: bool,
+    /// Whether the scores for lists and answers of searches are needed.
+    pub(super) for_lists: bool,
+}
+
 /// Replays a session with a forecaster. `measure` gets the index of each call and the scores
 /// predicted for it.
 pub(super) fn play(
     forecaster: &mut dyn Forecaster,
     session: &ReplaySession,
-    with_query: bool,
-    learns: bool,
+    options: PlayOptions,
     scores: &mut [f64],
-    mut measure: impl FnMut(usize, &[f64]),
+    mut measure: impl FnMut(usize, &CallScores<'_>),
 ) {
+    let PlayOptions {
+        with_query,
+        learns,
+        for_lists,
+    } = options;
+    let mut seen = HashSet::new();
     let query = session.query.as_deref().filter(|_| with_query);
     forecaster.begin_session(&SessionContext {
         principal: session.principal.as_ref(),
@@ -165,7 +203,21 @@ pub(super) fn play(
             turn: text.map(|text| (turn, text.as_str())),
         };
         forecaster.predict(&context, scores);
-        measure(position, scores);
+        let mut later = |found: Option<usize>| {
+            let mut later = vec![0.0; scores.len()];
+            (forecaster.predict_later(found, &mut later)).then_some(later)
+        };
+        let is_first_use = seen.insert(call.tool);
+        let start = (for_lists && position == 0).then(|| later(None)).flatten();
+        let found = (for_lists && is_first_use)
+            .then(|| later(Some(call.tool)))
+            .flatten();
+        let predicted = CallScores {
+            next: scores,
+            start: start.as_deref(),
+            found: found.as_deref(),
+        };
+        measure(position, &predicted);
         let called = ObservedCall {
             tool: call.tool,
             ok: call.ok,

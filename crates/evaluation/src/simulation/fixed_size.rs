@@ -27,7 +27,7 @@ impl ListRule for StaticRule {
     fn list(&mut self, moment: &CallMoment<'_>, listed: &mut ToolSet) -> bool {
         let begins = moment.begins.is_some();
         if begins {
-            let ranking = moment.forecast.ranking().iter();
+            let ranking = moment.at_start.ranking().iter();
             listed.extend(ranking.take(self.max_tools).copied());
         }
         begins
@@ -44,7 +44,8 @@ impl ListRule for StaticRule {
 }
 
 /// Adds the tools of a search answer to the tools the client knows: the found tool, and up to
-/// `n_inline` likely ones that it does not know yet. Returns the number of added tools.
+/// `n_inline` likely ones that it does not know yet. Tools below the mean probability are not
+/// likely. Returns the number of added tools.
 pub(super) fn add_search_answer(
     forecast: &CatalogForecast,
     found: usize,
@@ -53,7 +54,7 @@ pub(super) fn add_search_answer(
 ) -> usize {
     let before = listed.len();
     listed.insert(found);
-    for tool in forecast.ranking() {
+    for tool in forecast.above_mean() {
         if listed.len() > before + n_inline {
             break;
         }

@@ -61,9 +61,36 @@ pub struct SimulatedSession {
     pub has_context: bool,
 }
 
+/// The forecasts for a call.
+#[derive(Clone, Copy, Debug)]
+pub struct CallForecasts<'a> {
+    /// The forecast of the call itself.
+    pub next: &'a CatalogForecast,
+    /// For the first call of a session, the shares of the tools in those that the session uses.
+    pub at_start: &'a CatalogForecast,
+    /// For the first call of a tool, the shares of the other tools in those that the session uses
+    /// later, if a search has found the tool.
+    pub after_search: &'a CatalogForecast,
+}
+
+impl<'a> CallForecasts<'a> {
+    /// Returns the forecasts of a predictor that predicts nothing but the next call.
+    #[must_use]
+    pub fn of_next(next: &'a CatalogForecast) -> Self {
+        Self {
+            next,
+            at_start: next,
+            after_search: next,
+        }
+    }
+}
+
 #[derive(Clone, Copy, Debug)]
 pub(super) struct CallMoment<'a> {
+    /// The forecast of the call.
     pub(super) forecast: &'a CatalogForecast,
+    /// The forecast for a list that stays.
+    pub(super) at_start: &'a CatalogForecast,
     /// The session, if it begins with this call.
     pub(super) begins: Option<&'a SimulatedSession>,
     /// Tools that the session called before.
@@ -77,8 +104,9 @@ pub(super) trait ListRule: std::fmt::Debug + Send {
     /// `listed` has the tools seen before; it is empty when a session begins.
     fn list(&mut self, moment: &CallMoment<'_>, listed: &mut ToolSet) -> bool;
 
-    /// Adds the tools whose definitions a search answer carries to `listed`. Returns the number of
-    /// definitions; `None` if answers carry none.
+    /// Adds the tools whose definitions a search answer carries to `listed`. `forecast` is that for
+    /// the session after the search. Returns the number of definitions; `None` if answers carry
+    /// none.
     fn answer_search(
         &mut self,
         _forecast: &CatalogForecast,
@@ -92,7 +120,7 @@ pub(super) trait ListRule: std::fmt::Debug + Send {
     fn learn(&mut self, _was_listed: bool) {}
 
     /// Learns the position of the called tool.
-    fn on_call(&mut self, _forecast: &CatalogForecast, _tool: usize) {}
+    fn on_call(&mut self, _forecasts: &CallForecasts<'_>, _tool: usize) {}
 }
 
 /// Results of a policy, as means over the calls or the sessions.
@@ -221,13 +249,23 @@ impl ListSimulation {
         }
     }
 
-    /// Adds a call: its forecast, the position of the called tool, and the session if one begins
-    /// with this call. The first call of all must begin a session.
-    ///
-    /// A tool outside the catalog is never covered.
+    /// Adds a call whose predictor predicts nothing but the next call, see [`Self::add_call`].
     pub fn add(
         &mut self,
         forecast: &CatalogForecast,
+        called: usize,
+        begins: Option<&SimulatedSession>,
+    ) {
+        self.add_call(&CallForecasts::of_next(forecast), called, begins);
+    }
+
+    /// Adds a call: its forecasts, the position of the called tool, and the session if one begins
+    /// with this call. The first call of all must begin a session.
+    ///
+    /// A tool outside the catalog is never covered.
+    pub fn add_call(
+        &mut self,
+        forecasts: &CallForecasts<'_>,
         called: usize,
         begins: Option<&SimulatedSession>,
     ) {
@@ -241,7 +279,8 @@ impl ListSimulation {
             self.listed.clear();
         }
         let moment = CallMoment {
-            forecast,
+            forecast: forecasts.next,
+            at_start: forecasts.at_start,
             begins,
             used: &self.used,
         };
@@ -265,7 +304,8 @@ impl ListSimulation {
             if let Some(searches) = self.searches.last_mut() {
                 *searches += 1;
             }
-            let carried = (self.rule).answer_search(forecast, called, &mut self.listed);
+            let after = forecasts.after_search;
+            let carried = (self.rule).answer_search(after, called, &mut self.listed);
             let search = match carried {
                 None => self.costs.search(n_listed),
                 Some(n_inline) => self.costs.search_with_inline(n_listed, n_inline),
@@ -274,7 +314,7 @@ impl ListSimulation {
             self.searching += search;
         }
         self.used.insert(called);
-        self.rule.on_call(forecast, called);
+        self.rule.on_call(forecasts, called);
         self.rule.learn(was_listed);
     }
 

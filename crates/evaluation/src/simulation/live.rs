@@ -3,7 +3,7 @@
 use super::super::CatalogForecast;
 use super::fixed_size::add_search_answer;
 use super::list_simulation::{
-    CallMoment, ListRule, SimulatedCatalog, SimulatedOptions, SimulatedSession,
+    CallForecasts, CallMoment, ListRule, SimulatedCatalog, SimulatedOptions, SimulatedSession,
 };
 use super::tool_set::ToolSet;
 use riglm_domain::selection::{
@@ -97,7 +97,7 @@ impl ListRule for LiveRule {
             return false;
         };
         self.end_session();
-        let forecast = moment.forecast;
+        let forecast = moment.at_start;
         let ranked: Vec<(usize, f64)> = if self.history == SizeHistory::default() {
             // Without history no tool is likelier than another.
             self.catalog
@@ -126,13 +126,15 @@ impl ListRule for LiveRule {
         Some(add_search_answer(forecast, found, self.n_inline, listed))
     }
 
-    fn on_call(&mut self, forecast: &CatalogForecast, tool: usize) {
+    fn on_call(&mut self, forecasts: &CallForecasts<'_>, tool: usize) {
         if let Some((_, trial)) = &mut self.running {
+            let next = forecasts.next;
             let likely = || {
-                let ranking = forecast.ranking().iter();
-                ranking.map(|tool| (*tool, forecast.probability(*tool)))
+                let ranking = next.ranking().iter();
+                ranking.map(|tool| (*tool, next.probability(*tool)))
             };
-            trial.call(tool, likely);
+            let answer = || forecasts.after_search.above_mean().to_vec();
+            trial.call(tool, likely, answer);
         }
     }
 }

@@ -53,13 +53,16 @@ pub fn probabilities_sum_to_one(make: &dyn Fn() -> Box<dyn Learner>) {
         SessionHistory::new(ClientKey::new(&Principal::local(), "")),
     ] {
         for n in 1..=tools.len() {
-            let forecast = predictor.predict(&trail, &tools[..n]);
-            let ranked = forecast.ranking();
-            assert_eq!(ranked.len(), n);
-            let sum: f64 = ranked.iter().map(|(_, p)| p).sum();
-            assert!((sum - 1.0).abs() < 1e-9, "{}: {sum}", predictor.name());
-            assert!(ranked.iter().all(|(_, p)| p.is_finite() && *p >= 0.0));
-            assert!(ranked.is_sorted_by(|a, b| a.1 > b.1 || (a.1 >= b.1 && a.0 < b.0)));
+            let next = predictor.predict(&trail, &tools[..n]);
+            let later = predictor.predict_later(&trail, &tools[..n], &next);
+            for forecast in [next, later] {
+                let ranked = forecast.ranking();
+                assert_eq!(ranked.len(), n);
+                let sum: f64 = ranked.iter().map(|(_, p)| p).sum();
+                assert!((sum - 1.0).abs() < 1e-9, "{}: {sum}", predictor.name());
+                assert!(ranked.iter().all(|(_, p)| p.is_finite() && *p >= 0.0));
+                assert!(ranked.is_sorted_by(|a, b| a.1 > b.1 || (a.1 >= b.1 && a.0 < b.0)));
+            }
         }
         let twice = [tools.as_slice(), tools.as_slice()].concat();
         assert_eq!(

@@ -95,6 +95,25 @@ fn a_call_affects_the_next_prediction_at_once() {
 }
 
 #[test]
+fn a_found_tool_counts_as_called_in_its_answer_alone() {
+    let next = trained_next_tools(Arc::default());
+    let principal = Principal::local();
+    let tools = ["write", "list", "read"].map(tool);
+    let session = connection_session(1);
+    next.record_call(session, &tool("write"), START);
+    let found = |at| next.predict_after(&view(&principal, session), &tools, at);
+    assert_eq!(positions(&found(Some(2)))[0], 0);
+    assert_eq!(positions(&found(Some(0)))[0], 2);
+    // A position outside the catalog is no tool.
+    assert_eq!(found(Some(9)), found(None));
+    // The search is no call.
+    let after = next.predict(&view(&principal, session), &tools);
+    assert_eq!(after, found(None));
+    // This predictor predicts nothing but the next call.
+    assert_eq!(after.later, after.ranked);
+}
+
+#[test]
 fn only_requested_tools_are_predicted_including_new_ones() {
     let next = trained_next_tools(Arc::default());
     let principal = Principal::local();

@@ -12,7 +12,7 @@ use crate::learning::LivePredictions;
 use crate::search::answer::{AnswerRules, FoundTool, PredictedTool, write_answer};
 use crate::search::duplicates::DuplicateGroup;
 use crate::search::grading::GradedAnswer;
-use crate::search::predicted_next::{consult_next, predict_next};
+use crate::search::predicted_next::{FoundPositions, consult_next, predict_next};
 use crate::search::request::SearchReply;
 
 /// Writes the answers of searches.
@@ -99,7 +99,11 @@ impl AnswerWriter {
         named.sort_unstable();
         let next = self.predictions.get().map_or_else(Vec::new, |next| {
             let n = self.rules.n_predicted;
-            predict_next(&next, call, asked.intent(fits), &named, n, now)
+            let found = FoundPositions {
+                best: groups.first().map(|group| group.hit.position),
+                named: &named,
+            };
+            predict_next(&next, call, asked.intent(fits), found, n, now)
         });
         let predicted: Vec<PredictedTool<'_>> = (next.iter())
             .map(|ahead| PredictedTool {

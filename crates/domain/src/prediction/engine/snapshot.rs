@@ -1,6 +1,7 @@
 //! Snapshots: the learned state as bytes.
 
 use super::{Engine, EngineState};
+use crate::prediction::later_use::LaterUse;
 use crate::prediction::memory::PrincipalMemory;
 use crate::prediction::mixers::Mixers;
 
@@ -30,7 +31,7 @@ pub enum SnapshotError {
 impl Engine {
     /// The version of the format. It also changes with the initial weights, because they are part
     /// of the learned state.
-    pub const FORMAT: u32 = 5;
+    pub const FORMAT: u32 = 6;
 
     /// Returns the learned state as bytes.
     ///
@@ -72,5 +73,6 @@ impl EngineState {
             && self.memories.values().all(PrincipalMemory::is_sound)
             && self.start.is_sound()
             && self.mixers.values().all(Mixers::is_sound)
+            && self.later_use.values().all(LaterUse::is_sound)
     }
 }

@@ -201,14 +201,64 @@ async fn the_query_and_the_turns_can_be_hidden() {
     };
     for (with_query, expected) in [(true, &["q", "one", "two"][..]), (false, &[])] {
         let mut hears = TextRecorder::default();
-        play(
-            &mut hears,
-            &session,
+        let options = PlayOptions {
             with_query,
-            true,
-            &mut [0.0],
-            |_, _| {},
-        );
+            learns: true,
+            for_lists: false,
+        };
+        play(&mut hears, &session, options, &mut [0.0], |_, _| {});
         assert_eq!(hears.0, expected);
+    }
+}
+
+#[test]
+fn the_rest_of_a_session_is_predicted_for_lists_and_answers_alone() {
+    /// Predicts the found tool as the only one that is used later, or tool 2 at the start.
+    #[derive(Debug)]
+    struct Later;
+    impl Forecaster for Later {
+        fn begin_session(&mut self, _session: &super::super::SessionContext<'_>) {}
+        fn predict(&mut self, _call: &CallContext<'_>, scores: &mut [f64]) {
+            scores[0] = 1.0;
+        }
+        fn predict_later(&mut self, found: Option<usize>, scores: &mut [f64]) -> bool {
+            scores[found.unwrap_or(2)] = 1.0;
+            true
+        }
+        fn observe(&mut self, _called: &ObservedCall, _learns: bool) {}
+        fn end_session(&mut self, _learns: bool) {}
+    }
+    let session = ReplaySession {
+        calls: vec![call(1), call(1), call(2)],
+        ..ReplaySession::default()
+    };
+    for for_lists in [true, false] {
+        let options = PlayOptions {
+            with_query: true,
+            learns: true,
+            for_lists,
+        };
+        let best = |scores: &[f64]| scores.iter().position(|score| *score > 0.0);
+        let mut seen = Vec::new();
+        play(
+            &mut Later,
+            &session,
+            options,
+            &mut [0.0; 3],
+            |position, scores| {
+                let later = [scores.start, scores.found].map(|scores| scores.and_then(best));
+                seen.push((position, best(scores.next), later));
+            },
+        );
+        let later = |start, found| {
+            if for_lists { [start, found] } else { [None; 2] }
+        };
+        let expected = [
+            (0, Some(0), later(Some(2), Some(1))),
+            // Not the first call of its tool.
+            (1, Some(0), later(None, None)),
+            (2, Some(0), later(None, Some(2))),
+        ];
+        assert_eq!(seen, expected, "{for_lists}");
     }
 }

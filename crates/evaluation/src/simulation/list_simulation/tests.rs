@@ -106,6 +106,34 @@ fn an_answer_carries_the_found_tool_and_likely_unknown_ones() {
 }
 
 #[test]
+fn lists_and_answers_follow_the_forecasts_of_the_whole_session() {
+    let forecast = CatalogForecast::from_scores;
+    // The next call is of tool 0 each time, but the session uses tools 3, 2 and 1.
+    let (next, at_start, after_search) = (
+        forecast(EARLY),
+        forecast(LATE),
+        forecast(&[1.0, 9.0, 2.0, 9.0]),
+    );
+    let forecasts = CallForecasts {
+        next: &next,
+        at_start: &at_start,
+        after_search: &after_search,
+    };
+    let catalog = SimulatedCatalog::of(4, 200);
+    let mut simulation =
+        ListSimulation::new(SimulatedPolicy::StaticInline, &catalog, &options(1, 2));
+    let session = session();
+    for (n, called) in [3, 2, 1, 0].into_iter().enumerate() {
+        simulation.add_call(&forecasts, called, (n == 0).then_some(&session));
+    }
+    let metrics = simulation.metrics();
+    // Tool 3 is listed, 2 is found, and its answer has 1. It has no tool below the mean, so 0 is
+    // found by another search.
+    assert!(near(metrics.searches_per_session, 2.0), "{metrics:?}");
+    assert!(near(metrics.mean_size, (1.0 + 1.0 + 3.0 + 3.0) / 4.0));
+}
+
+#[test]
 fn a_reranked_list_changes_with_the_forecast() {
     let calls = [
         (EARLY, 0, true),
