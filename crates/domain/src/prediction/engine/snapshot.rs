@@ -30,7 +30,7 @@ pub enum SnapshotError {
 impl Engine {
     /// The version of the format. It also changes with the initial weights, because they are part
     /// of the learned state.
-    pub const FORMAT: u32 = 5;
+    pub const FORMAT: u32 = 6;
 
     /// Returns the learned state as bytes.
     ///
