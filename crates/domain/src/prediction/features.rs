@@ -10,6 +10,7 @@ use super::softmax::FeatureRows;
 use super::view::View;
 use super::vocabulary::{ToolIx, Vocabulary};
 use crate::num::to_f64;
+use task_servers::TaskServers;
 
 /// A property of a tool, in addition to the output of the experts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, IntoStaticStr)]
@@ -172,7 +173,7 @@ pub(super) fn push_features(
     let fits = fits.map_or_else(|| vec![0.0; view.n()], standardise);
     let likeness = NameSimilarity::new(view);
     let order = server_order::of(view, new);
-    let task_servers = task_servers::of(task, &order, vocabulary.server_of(), new);
+    let task = TaskServers::of(task, vocabulary.server_of(), servers.len(), new);
     let values: Vec<[f64; Feature::ALL.len()]> = (new.iter().copied())
         .map(|slot| {
             let number = vocabulary.server_of()[slot] as usize;
@@ -180,6 +181,11 @@ pub(super) fn push_features(
             let in_session = f64::from(u8::from(server.n_used > 0.0));
             let (never, fit) = (never[slot], fits[slot]);
             let (like_last, like_used) = likeness.of(view.vocabulary, slot);
+            let (entry, task_server) = if server.n_used > 0.0 {
+                (0.0, 0.0)
+            } else {
+                (order.gain(slot), task.logarithm(number, &order, slot))
+            };
             [
                 never,
                 in_session,
@@ -196,9 +202,9 @@ pub(super) fn push_features(
                 in_session * fit,
                 server.n_left.max(1.0).ln() / 3.0,
                 server_fits[number],
-                (1.0 - in_session) * order.gain(slot),
+                entry,
                 in_session * (1.0 - server.is_last) * order.gain(slot),
-                (1.0 - in_session) * task_servers[slot],
+                task_server,
             ]
         })
         .collect();

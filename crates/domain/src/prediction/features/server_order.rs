@@ -1,5 +1,6 @@
 //! The order in which the tools of a server are first used.
 
+use crate::prediction::session_history::ToolUsage;
 use crate::prediction::tables::on_server_key;
 use crate::prediction::view::View;
 use crate::prediction::vocabulary::ToolIx;
@@ -7,23 +8,23 @@ use crate::prediction::vocabulary::ToolIx;
 /// Discount of each count, in calls. The discounted mass is distributed by frequency.
 const DISCOUNT: f64 = 0.6;
 
-/// The shares of the tools on their servers.
+/// The tools as the next ones of their servers.
 #[derive(Debug)]
 pub(super) struct ServerOrder {
-    /// The share of each tool on its server: by its frequency, and as the next one of this server.
+    /// For each tool its share on its server, and the logarithm of this share relative to the share
+    /// by frequency.
     pub(super) shares: Vec<(f64, f64)>,
 }
 
 impl ServerOrder {
     /// Returns the share of the tool as the next one of its server.
     pub(super) fn share(&self, slot: usize) -> f64 {
-        self.shares[slot].1
+        self.shares[slot].0
     }
 
     /// Returns the logarithm of this share relative to the share by frequency.
     pub(super) fn gain(&self, slot: usize) -> f64 {
-        let (frequency, next) = self.shares[slot];
-        (next.max(f64::MIN_POSITIVE) / frequency.max(f64::MIN_POSITIVE)).ln()
+        self.shares[slot].1
     }
 }
 
@@ -32,61 +33,62 @@ impl ServerOrder {
 /// a server that the session has not used, from the tools with which sessions began to use it.
 pub(super) fn of(view: &View<'_>, new: &[usize]) -> ServerOrder {
     let server_of = view.vocabulary.server_of();
-    let mut last: Vec<Option<(usize, ToolIx)>> = vec![None; view.vocabulary.n_servers()];
-    for used in &view.history.used {
-        let Some(server) = view.vocabulary.server(used.slot) else {
-            continue;
-        };
-        let last = &mut last[server as usize];
-        if last.is_none_or(|(call, _)| call < used.last_call) {
-            *last = Some((used.last_call, used.slot));
-        }
-    }
-    let mut totals = vec![0.0; last.len()];
+    let mut is_new = vec![false; view.n()];
+    let mut totals = vec![0.0; view.vocabulary.n_servers()];
     for slot in new {
+        is_new[*slot] = true;
         totals[server_of[*slot] as usize] += view.frequency[*slot];
     }
-    // Tools that are not in `new` keep shares of 0.
+    // First only the counted part of each share. Tools that are not in `new` keep zeros.
     let mut shares = vec![(0.0, 0.0); view.n()];
-    let mut is_new = vec![false; view.n()];
-    for slot in new {
-        let total = totals[server_of[*slot] as usize].max(f64::MIN_POSITIVE);
-        shares[*slot].0 = view.frequency[*slot] / total;
-        is_new[*slot] = true;
-    }
-    let mut rest = vec![1.0; last.len()];
-    let mut counted: Vec<usize> = Vec::new();
-    for ((server, last), rest) in (0..).zip(last).zip(&mut rest) {
-        for node in view.nodes(on_server_key(server, last.map(|(_, slot)| slot))) {
-            let outcomes = || {
-                let outcomes = node.each();
-                outcomes.filter(|(slot, _)| is_new.get(*slot) == Some(&true))
-            };
-            let off = |count: f64| DISCOUNT * count.min(1.0);
-            let total: f64 = outcomes().map(|(_, count)| count).sum();
-            if total <= 0.0 {
-                continue;
-            }
-            let discounted: f64 = outcomes().map(|(_, count)| off(count)).sum();
-            let share = discounted / total;
-            *rest *= share;
-            for slot in &counted {
-                shares[*slot].1 *= share;
-            }
-            for (slot, count) in outcomes() {
-                shares[slot].1 += (count - off(count)) / total;
-                if !counted.contains(&slot) {
-                    counted.push(slot);
-                }
+    let mut rest = vec![1.0; totals.len()];
+    for ((server, last), rest) in (0..).zip(last_calls(view)).zip(&mut rest) {
+        let key = on_server_key(server, last);
+        let mut scopes = view.scopes.iter().rev();
+        let Some(node) = scopes.find_map(|scope| scope.node(key)) else {
+            continue;
+        };
+        let counts = || {
+            node.each()
+                .filter(|(slot, _)| is_new.get(*slot) == Some(&true))
+        };
+        let off = |count: f64| DISCOUNT * count.min(1.0);
+        let total: f64 = counts().map(|(_, count)| count).sum();
+        if total > 0.0 {
+            *rest = counts().map(|(_, count)| off(count)).sum::<f64>() / total;
+            for (slot, count) in counts() {
+                shares[slot].0 = (count - off(count)) / total;
             }
         }
-        counted.clear();
     }
+    let log_rest: Vec<f64> = rest.iter().map(|rest| rest.ln()).collect();
     for slot in new {
-        let (frequency, next) = &mut shares[*slot];
-        *next += rest[server_of[*slot] as usize] * *frequency;
+        let server = server_of[*slot] as usize;
+        let frequency = view.frequency[*slot] / totals[server].max(f64::MIN_POSITIVE);
+        let (share, gain) = &mut shares[*slot];
+        let counted = *share;
+        *share += rest[server] * frequency;
+        *gain = if counted > 0.0 {
+            (*share / frequency.max(f64::MIN_POSITIVE)).ln()
+        } else {
+            log_rest[server]
+        };
     }
     ServerOrder { shares }
+}
+
+/// Returns for each server the last of its tools that the session called.
+fn last_calls(view: &View<'_>) -> Vec<Option<ToolIx>> {
+    let mut last: Vec<Option<&ToolUsage>> = vec![None; view.vocabulary.n_servers()];
+    for used in &view.history.used {
+        if let Some(server) = view.vocabulary.server(used.slot) {
+            let last = &mut last[server as usize];
+            if last.is_none_or(|last| last.last_call < used.last_call) {
+                *last = Some(used);
+            }
+        }
+    }
+    last.into_iter().map(|used| Some(used?.slot)).collect()
 }
 
 #[cfg(test)]
