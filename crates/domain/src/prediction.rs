@@ -102,6 +102,7 @@ mod predictor_name;
 mod predictor_set;
 mod selection;
 mod session_history;
+mod set_shares;
 mod softmax;
 mod tables;
 mod tool_counts;

@@ -35,6 +35,8 @@ pub(super) enum ContextKind {
     RepeatPlace,
     /// Whether a call repeats a tool, by the last two tools.
     RepeatPair,
+    /// First uses of the tools of a server in a session, after the last call to this server.
+    OnServer,
 }
 
 /// Returns the key of a context.

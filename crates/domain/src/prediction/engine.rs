@@ -385,6 +385,7 @@ fn mix_inputs(view: &View<'_>, candidates: &[usize], experts: ExpertSet) -> MixI
     let has_text = experts.contains(Expert::Text)
         && history.text().is_some_and(|text| !text.scores.is_empty());
     let mut fits = None;
+    let mut task = vec![0.0; view.n()];
     for &expert in Expert::ALL {
         if !experts.contains(expert) || !expert.has_evidence(history) {
             // An expert outside the mix, or without evidence, gives log-odds of 0 and equal logarithms: no evidence.
@@ -400,12 +401,17 @@ fn mix_inputs(view: &View<'_>, candidates: &[usize], experts: ExpertSet) -> MixI
         let floor = UNIFORM_SHARE / to_f64(p.len().max(1));
         let logarithm = |slot: &usize| ((1.0 - UNIFORM_SHARE) * p[*slot] + floor).ln();
         new_rows.push(new.iter().map(logarithm));
+        if expert.knows_task(history) {
+            for slot in &new {
+                task[*slot] += p[*slot] / first.max(f64::MIN_POSITIVE);
+            }
+        }
         used_rows.push(used.iter().map(logarithm));
         if expert == Expert::Text && has_text {
             fits = Some(p.iter().map(|p| p.ln()).collect());
         }
     }
-    features::push_features(view, fits, &new, &mut new_rows);
+    features::push_features(view, fits, &task, &new, &mut new_rows);
     MixInputs {
         contexts: contexts(view, known_text(view, has_text)),
         gate_inputs: gate::inputs(view, &masses),

@@ -119,6 +119,20 @@ impl Expert {
         }
     }
 
+    /// Returns whether the evidence of the expert is the text of the session.
+    pub(super) fn reads_text(self) -> bool {
+        matches!(self, Self::ContextKnn | Self::Text)
+    }
+
+    /// Returns whether the expert tells which servers belong to the task of a session.
+    pub(super) fn knows_task(self, history: &SessionHistory) -> bool {
+        match self {
+            Self::Cooccurrence | Self::SimilarSessions | Self::NextInSessions => true,
+            Self::ContextKnn => history.text().is_some(),
+            _ => false,
+        }
+    }
+
     /// Returns whether the expert has evidence in a session. Without it, it has no influence.
     pub(super) fn has_evidence(self, history: &SessionHistory) -> bool {
         self != Self::External || history.advice().is_some()

@@ -1,6 +1,8 @@
 //! Features: additional evidence for the first use of a tool in a session.
 
 mod server_fit;
+mod server_order;
+mod task_servers;
 
 use strum::IntoStaticStr;
 
@@ -8,6 +10,7 @@ use super::softmax::FeatureRows;
 use super::view::View;
 use super::vocabulary::{ToolIx, Vocabulary};
 use crate::num::to_f64;
+use task_servers::TaskServers;
 
 /// A property of a tool, in addition to the output of the experts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, IntoStaticStr)]
@@ -45,12 +48,21 @@ pub(super) enum Feature {
     ToolsLeft,
     /// The fit of its server to the text, as a logarithm.
     ServerFit,
+    /// How often the tool was the first one of its server, relative to its frequency, as a
+    /// logarithm; 0 if the session used the server.
+    Entry,
+    /// How often the tool came next on its server after the last call there, relative to its
+    /// frequency, as a logarithm; 0 if the session did not use the server, or used it last.
+    Resumption,
+    /// The probability of its server by similar sessions and texts times its share on this server, as
+    /// a logarithm; 0 if the session used the server.
+    TaskServer,
 }
 
 impl Feature {
     /// All features in the order of their rows, with their initial weights: see
     /// [`super::expert::Expert::start_weights`].
-    pub(super) const ALL: [(Self, f64); 15] = [
+    pub(super) const ALL: [(Self, f64); 18] = [
         (Self::NeverUsed, 1.33),
         (Self::ServerInSession, 0.48),
         (Self::LastServer, 0.34),
@@ -66,11 +78,22 @@ impl Feature {
         (Self::ServerInSessionFit, -0.1),
         (Self::ToolsLeft, -1.02),
         (Self::ServerFit, 0.44),
+        (Self::Entry, 0.3),
+        (Self::Resumption, 0.2),
+        (Self::TaskServer, 0.1),
     ];
 
     /// Returns the published name of the feature.
     pub(super) fn as_str(self) -> &'static str {
         self.into()
+    }
+
+    /// Returns whether the feature follows from the text of the session alone.
+    pub(super) fn reads_text(self) -> bool {
+        matches!(
+            self,
+            Self::Fit | Self::NeverUsedFit | Self::ServerInSessionFit | Self::ServerFit
+        )
     }
 
     /// Returns the evidence in words, for a tool that the feature speaks for.
@@ -86,6 +109,12 @@ impl Feature {
             Self::LikeLast | Self::LikeUsed => "its name is similar to the tools in use".into(),
             Self::Fit | Self::NeverUsedFit | Self::ServerInSessionFit => "fits the text".into(),
             Self::ServerFit => format!("server `{}` fits the text", server()?),
+            Self::Entry => format!("often the first tool of server `{}`", server()?),
+            Self::Resumption => format!("often next on server `{}`", server()?),
+            Self::TaskServer => {
+                view.memory?;
+                format!("server `{}` used for similar tasks", server()?)
+            }
             Self::NeverUsed | Self::NeverUsedServer => "never used so far".into(),
             Self::ToolsLeft => return None,
         })
@@ -97,10 +126,12 @@ impl Feature {
 const MAX_COMPARED: usize = 8;
 
 /// Adds a row for each feature, over the tools in `new`, which the session has not used yet. `fits`
-/// are the logarithms of the fit of each tool to the text, if there is a text.
+/// are the logarithms of the fit of each tool to the text, if there is a text. `task` is the mean
+/// distribution over `new` of the experts that know the task, on any scale.
 pub(super) fn push_features(
     view: &View<'_>,
     fits: Option<Vec<f64>>,
+    task: &[f64],
     new: &[usize],
     rows: &mut FeatureRows,
 ) {
@@ -141,6 +172,8 @@ pub(super) fn push_features(
     let server_fits = server_fit::of(fits.as_deref(), vocabulary, new);
     let fits = fits.map_or_else(|| vec![0.0; view.n()], standardise);
     let likeness = NameSimilarity::new(view);
+    let order = server_order::of(view, new);
+    let task = TaskServers::of(task, vocabulary.server_of(), servers.len(), new);
     let values: Vec<[f64; Feature::ALL.len()]> = (new.iter().copied())
         .map(|slot| {
             let number = vocabulary.server_of()[slot] as usize;
@@ -148,6 +181,11 @@ pub(super) fn push_features(
             let in_session = f64::from(u8::from(server.n_used > 0.0));
             let (never, fit) = (never[slot], fits[slot]);
             let (like_last, like_used) = likeness.of(view.vocabulary, slot);
+            let (entry, task_server) = if server.n_used > 0.0 {
+                (0.0, 0.0)
+            } else {
+                (order.gain(slot), task.logarithm(number, &order, slot))
+            };
             [
                 never,
                 in_session,
@@ -164,6 +202,9 @@ pub(super) fn push_features(
                 in_session * fit,
                 server.n_left.max(1.0).ln() / 3.0,
                 server_fits[number],
+                entry,
+                in_session * (1.0 - server.is_last) * order.gain(slot),
+                task_server,
             ]
         })
         .collect();
@@ -272,7 +313,10 @@ mod tests {
                 "never_used_fit",
                 "server_in_session_fit",
                 "tools_left",
-                "server_fit"
+                "server_fit",
+                "entry",
+                "resumption",
+                "task_server"
             ]
         );
     }

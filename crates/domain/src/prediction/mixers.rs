@@ -1,16 +1,23 @@
 //! The hurdle mix: first whether a tool of the session is used again, then which one.
 
+use std::borrow::Cow;
+
 use serde::{Deserialize, Serialize};
 
 use super::expert::Expert;
 use super::features::Feature;
 use super::gate::Gate;
 use super::numeric::mix_hash;
+use super::set_shares::SetShares;
 use super::softmax::{FeatureRows, Softmax, log_linear};
 use crate::num::to_f64;
 
 /// Number of sets of weights. Each set chooses its weights by a context of its own.
-pub(super) const N_SETS: usize = 6;
+pub(super) const N_SETS: usize = 7;
+/// The set that ignores the text of the session.
+const WITHOUT_TEXT: usize = N_SETS - 2;
+/// The set from whose weights new sets start.
+const GENERAL: usize = N_SETS - 1;
 
 /// Kinds of knowledge about the text of a session.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -24,9 +31,9 @@ pub(super) enum KnownText {
 }
 
 /// The contexts that choose the weights of a prediction. The kind of knowledge about a text is part
-/// of each: otherwise weights learned with a text would dominate predictions without one. The last
-/// of `sets` depends on this kind alone. New sets start from its weights, and it starts from the
-/// weights without a text.
+/// of each but one: otherwise weights learned with a text would dominate predictions without one.
+/// The other one chooses the weights of the set that ignores the text. The last of `sets` depends on
+/// this kind alone. New sets start from its weights, and it starts from the weights without a text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct WeightContexts {
     pub(super) sets: [u64; N_SETS],
@@ -60,6 +67,7 @@ impl WeightContexts {
                 chosen(3, n_used.min(9)),
                 chosen(4, knowledge),
                 chosen(5, number(tool)),
+                mix_hash(8, place),
                 chosen(6, 0),
             ],
             place: chosen(7, place),
@@ -68,8 +76,8 @@ impl WeightContexts {
     }
 }
 
-/// Distributions over a set of tools, as logarithms: one for each set of weights, their pool by
-/// past performance, and the mean of the pool and the even mean of the sets.
+/// Distributions over a set of tools, as logarithms: one for each set of weights, their pool, and
+/// the mean of the pool and the mean of the sets.
 #[derive(Clone, Debug, Default)]
 pub(super) struct MixtureOutput {
     parts: FeatureRows,
@@ -80,33 +88,44 @@ pub(super) struct MixtureOutput {
 /// Log-linear mixes with differently chosen weights, and a log-linear mix of their outputs (a
 /// network of two layers, as in Mahoney 2005, for more than two outcomes). The result is averaged
 /// with the mean of the first layer, so that a tool that only one set finds likely stays possible.
+/// Both weigh the sets by their past performance. One set ignores the text of the session: with a
+/// text, the tools that are likely without it stay possible.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(super) struct Mixture {
     sets: Vec<Softmax>,
     pool: Softmax,
+    shares: SetShares,
 }
 
 impl Mixture {
     const POOL_RATE: f64 = 0.02;
-    /// Share of the even mean of the sets. The pool alone is as sharp as its sharpest set, and
+    /// Share of the mean of the sets. The pool alone is as sharp as its sharpest set, and
     /// forecasts were better with the mean on every recorded stream.
-    const EVEN: f64 = 0.5;
+    const MEAN: f64 = 0.5;
 
-    fn new(start: &[f64], n_positive: usize, rate: f64) -> Self {
+    /// `text_rows` are the rows that follow from the text of the session alone.
+    fn new(start: &[f64], n_positive: usize, text_rows: &[usize], rate: f64) -> Self {
         let even = vec![1.0 / to_f64(N_SETS); N_SETS];
+        let set = Softmax::new(start.to_vec(), n_positive, rate);
+        let mut sets = vec![set.clone(); N_SETS];
+        sets[WITHOUT_TEXT] = set.without_rows(text_rows);
         Self {
-            sets: vec![Softmax::new(start.to_vec(), n_positive, rate); N_SETS],
+            sets,
             pool: Softmax::new(even, N_SETS, Self::POOL_RATE),
+            shares: SetShares::default(),
         }
     }
 
     /// Returns the weights that a set uses.
-    pub(super) fn weights(&self, set: usize, contexts: &WeightContexts) -> &[f64] {
-        let found = self.sets[set].weights(contexts.sets[set]);
-        found.unwrap_or_else(|| self.initial_weights(contexts))
+    pub(super) fn weights(&self, set: usize, contexts: &WeightContexts) -> Cow<'_, [f64]> {
+        let softmax = &self.sets[set];
+        match softmax.weights(contexts.sets[set]) {
+            Some(weights) => Cow::Borrowed(weights),
+            None => Cow::Owned(softmax.allowed(self.initial_weights(contexts))),
+        }
     }
 
-    /// Returns the share of each set.
+    /// Returns the share of each set in the pool.
     pub(super) fn shares(&self, contexts: &WeightContexts) -> &[f64] {
         (self.pool.weights(contexts.place)).unwrap_or(self.pool.start())
     }
@@ -117,16 +136,18 @@ impl Mixture {
             return MixtureOutput::default();
         }
         for at in 0..N_SETS {
-            parts.push(log_linear(self.weights(at, contexts), rows).into_iter());
+            parts.push(log_linear(&self.weights(at, contexts), rows).into_iter());
         }
         let pooled = log_linear(self.shares(contexts), &parts);
         let mut p: Vec<f64> = pooled
             .iter()
-            .map(|l| (1.0 - Self::EVEN) * l.exp())
+            .map(|l| (1.0 - Self::MEAN) * l.exp())
             .collect();
-        for part in parts.each() {
+        let shares = self.shares.of(contexts.place);
+        let shares = shares.unwrap_or(self.pool.start());
+        for (part, share) in parts.each().zip(shares) {
             for (p, l) in p.iter_mut().zip(part) {
-                *p += Self::EVEN / to_f64(N_SETS) * l.exp();
+                *p += Self::MEAN * share * l.exp();
             }
         }
         let log_p = p.iter().map(|p| p.max(f64::MIN_POSITIVE).ln()).collect();
@@ -146,6 +167,8 @@ impl Mixture {
     ) {
         let fresh = self.initial_weights(contexts).to_vec();
         let even = self.pool.start().to_vec();
+        let hits: Vec<f64> = mixed.parts.each().map(|part| part[hit]).collect();
+        self.shares.learn(contexts.place, &hits);
         (self.pool).learn(contexts.place, &even, &mixed.parts, &mixed.pooled, hit);
         for ((at, softmax), part) in (0..).zip(&mut self.sets).zip(mixed.parts.each()) {
             let context: u64 = contexts.sets[at];
@@ -154,8 +177,8 @@ impl Mixture {
     }
 
     fn initial_weights(&self, contexts: &WeightContexts) -> &[f64] {
-        let general = &self.sets[N_SETS - 1];
-        (general.weights(contexts.sets[N_SETS - 1]))
+        let general = &self.sets[GENERAL];
+        (general.weights(contexts.sets[GENERAL]))
             .or_else(|| general.weights(contexts.without_text))
             .unwrap_or(general.start())
     }
@@ -164,6 +187,7 @@ impl Mixture {
         self.sets.len() == N_SETS
             && self.sets.iter().all(|set| set.is_sound(n_rows))
             && self.pool.is_sound(N_SETS)
+            && self.shares.is_sound(N_SETS)
     }
 }
 
@@ -211,13 +235,21 @@ impl Mixers {
             .collect();
         let again: Vec<f64> = starts.iter().map(|(_, again, _)| *again).collect();
         let repeat: Vec<f64> = starts.iter().map(|(.., repeat)| *repeat).collect();
+        let text_experts = (0..).zip(Expert::ALL);
+        let text_experts = text_experts.filter(|(_, expert)| expert.reads_text());
+        let text_experts: Vec<usize> = text_experts.map(|(row, _)| row).collect();
+        let text_features = (starts.len()..).zip(Feature::ALL);
+        let text_features = text_features.filter(|(_, (feature, _))| feature.reads_text());
+        let text_rows: Vec<usize> = (text_experts.iter().copied())
+            .chain(text_features.map(|(row, _)| row))
+            .collect();
         let features = Feature::ALL.iter().map(|(_, start)| *start);
         let first: Vec<f64> = (starts.iter().map(|(first, ..)| *first))
             .chain(features)
             .collect();
         Self {
-            first: Mixture::new(&first, starts.len(), Self::RATE),
-            again: Mixture::new(&again, starts.len(), Self::RATE),
+            first: Mixture::new(&first, starts.len(), &text_rows, Self::RATE),
+            again: Mixture::new(&again, starts.len(), &text_experts, Self::RATE),
             gate: Gate::new(&repeat, Self::GATE_RATE),
         }
     }
@@ -272,7 +304,7 @@ mod tests {
         for row in [[0.0, -8.0], [-8.0, 0.0]] {
             rows.push(row.into_iter());
         }
-        let mut mixture = Mixture::new(&[0.5, 0.5], 2, 0.3);
+        let mut mixture = Mixture::new(&[0.5, 0.5], 2, &[], 0.3);
         let seen = |tool| WeightContexts::new(2, KnownText::Nothing, Some(0), Some(tool), 1, 0);
         for call in 0..400 {
             // Column 1 after tool 1, and column 0 after all others.
@@ -289,9 +321,28 @@ mod tests {
         assert!((p.iter().sum::<f64>() - 1.0).abs() < 1e-12);
         for (column, p) in p.iter().enumerate() {
             let parts = mixed.parts.each().map(|part| part[column].exp());
-            let least = 0.5 * parts.sum::<f64>() / to_f64(N_SETS);
+            let least = Mixture::MEAN * SetShares::SPREAD * parts.sum::<f64>() / to_f64(N_SETS);
             assert!(*p > least, "{p} {least}");
         }
         assert!(mixed.pooled != mixed.log_p);
+    }
+
+    #[test]
+    fn one_set_ignores_the_rows_of_the_text() {
+        let mut rows = FeatureRows::new(2, 2);
+        for row in [[0.0, -3.0], [-3.0, 0.0]] {
+            rows.push(row.into_iter());
+        }
+        let mut mixture = Mixture::new(&[0.5, 0.5], 2, &[1], 0.3);
+        let contexts = WeightContexts::new(2, KnownText::Fits, Some(0), Some(1), 1, 0);
+        for _ in 0..50 {
+            let mixed = mixture.predict(&contexts, &rows);
+            mixture.learn(&contexts, &rows, &mixed, 1);
+        }
+        // Only the ignored row speaks for the called column.
+        let mixed = mixture.predict(&contexts, &rows);
+        for (set, part) in mixed.parts.each().enumerate() {
+            assert_eq!(part[1].exp() > 0.6, set != WITHOUT_TEXT, "{set} {part:?}");
+        }
     }
 }

@@ -317,6 +317,14 @@ impl SessionHistory {
         }
     }
 
+    /// Returns the last tool of a server that was called.
+    pub(super) fn last_on_server(&self, server: u32, vocabulary: &Vocabulary) -> Option<ToolIx> {
+        let of_server = self.used.iter();
+        let of_server = of_server.filter(|used| vocabulary.server(used.slot) == Some(server));
+        let last = of_server.max_by_key(|used| used.last_call)?;
+        Some(last.slot)
+    }
+
     pub(super) fn has_used(&self, slot: ToolIx) -> bool {
         self.used.iter().any(|used| used.slot == slot)
     }

@@ -54,6 +54,8 @@ pub(super) struct Softmax {
     /// This number of weights from the start is kept at 0 or above.
     n_positive: usize,
     rate: f64,
+    /// The rows whose weights are always 0.
+    ignored: Vec<usize>,
     weights: BTreeMap<u64, Weights>,
 }
 
@@ -69,8 +71,27 @@ impl Softmax {
             start,
             n_positive,
             rate,
+            ignored: Vec::new(),
             weights: BTreeMap::new(),
         }
+    }
+
+    /// Returns the same mix, but without these rows.
+    pub(super) fn without_rows(mut self, rows: &[usize]) -> Self {
+        self.ignored = rows.to_vec();
+        self.start = self.allowed(&self.start);
+        self
+    }
+
+    /// Returns the weights with zeros for the ignored rows.
+    pub(super) fn allowed(&self, weights: &[f64]) -> Vec<f64> {
+        let mut weights = weights.to_vec();
+        for row in &self.ignored {
+            if let Some(weight) = weights.get_mut(*row) {
+                *weight = 0.0;
+            }
+        }
+        weights
     }
 
     /// Returns the weights of a context, if it has separate ones.
@@ -98,13 +119,21 @@ impl Softmax {
         if !is_known && self.weights.len() >= Self::MAX_CONTEXTS {
             return;
         }
+        let fresh = if is_known {
+            Vec::new()
+        } else {
+            self.allowed(fresh)
+        };
         let weights = self.weights.entry(context).or_insert_with(|| Weights {
-            of: fresh.to_vec(),
             squares: vec![Self::FIRST_SQUARE; fresh.len()],
+            of: fresh,
         });
         let p: Vec<f64> = log_p.iter().map(|log_p| log_p.exp()).collect();
         let numbers = weights.of.iter_mut().zip(&mut weights.squares);
         for (at, ((weight, square), row)) in numbers.zip(rows.each()).enumerate() {
+            if self.ignored.contains(&at) {
+                continue;
+            }
             let gradient = row[hit] - dot(&p, row);
             *square += gradient * gradient;
             *weight += self.rate * gradient / square.sqrt();
@@ -116,6 +145,7 @@ impl Softmax {
 
     pub(super) fn is_sound(&self, n_rows: usize) -> bool {
         self.start.len() == n_rows
+            && self.ignored.iter().all(|row| *row < n_rows)
             && self.weights.values().all(|weights| {
                 let squares = weights.squares.iter();
                 weights.of.len() == n_rows
@@ -197,6 +227,17 @@ mod tests {
         );
         assert_eq!(mix.weights(8), None);
         assert!(mix.is_sound(3) && !mix.is_sound(2));
+    }
+
+    #[test]
+    fn ignored_rows_have_no_weight() {
+        let mut mix = Softmax::new(vec![0.5, 0.5], 2, 0.1).without_rows(&[1]);
+        let rows = rows(&[&[1.0, 0.0, 0.0], &[2.0, 0.0, 0.0]]);
+        let log_p = log_linear(mix.start(), &rows);
+        mix.learn(7, &[0.5, 0.5], &rows, &log_p, 0);
+        let weights = mix.weights(7).unwrap();
+        assert!(weights[0] > 0.5, "{weights:?}");
+        assert_eq!((weights[1], mix.start()), (0.0, &[0.5, 0.0][..]));
     }
 
     #[test]

@@ -263,7 +263,7 @@ impl CountWriter<'_> {
             self.count(key, outcome);
         }
         if is_new {
-            self.first_use(history, outcome);
+            self.first_use(history, slot, vocabulary);
         } else if (history.used.iter()).any(|used| used.slot == slot && used.n_calls == 1) {
             // A pair of a tool with itself: once per session, at its second call.
             self.pair(outcome, outcome, 0.0);
@@ -273,7 +273,12 @@ impl CountWriter<'_> {
         }
     }
 
-    fn first_use(&mut self, history: &SessionHistory, outcome: u32) {
+    fn first_use(&mut self, history: &SessionHistory, slot: ToolIx, vocabulary: &Vocabulary) {
+        let outcome = slot.0;
+        if let Some(server) = vocabulary.server(slot) {
+            let last = history.last_on_server(server, vocabulary);
+            self.count(on_server_key(server, last), outcome);
+        }
         for key in context_keys(ContextKind::Workflow, &history.changes) {
             self.count(key, outcome);
         }
@@ -351,6 +356,13 @@ pub(super) fn context_keys(kind: ContextKind, calls: &[ToolIx]) -> Vec<u64> {
 pub(super) fn server_context_key(history: &SessionHistory, vocabulary: &Vocabulary) -> u64 {
     let last = history.last().and_then(|last| vocabulary.server(last));
     context(ContextKind::Server, &[last.unwrap_or(u32::MAX)])
+}
+
+/// Returns the key of the context for the next new tool of a server: the last tool of this server
+/// that the session called, if it called any.
+pub(super) fn on_server_key(server: u32, last: Option<ToolIx>) -> u64 {
+    let last = last.map_or(u32::MAX, |slot| slot.0);
+    context(ContextKind::OnServer, &[server, last])
 }
 
 /// Returns the keys of a time: its weekday and its hour, in UTC.

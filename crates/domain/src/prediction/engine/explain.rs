@@ -174,7 +174,7 @@ impl Reason {
 fn terms(mixture: &Mixture, contexts: &WeightContexts, rows: &FeatureRows, at: usize) -> Vec<f64> {
     let mut weights: Vec<f64> = vec![0.0; rows.each().count()];
     for (set, share) in mixture.shares(contexts).iter().enumerate().take(N_SETS) {
-        for (weight, of_set) in weights.iter_mut().zip(mixture.weights(set, contexts)) {
+        for (weight, of_set) in weights.iter_mut().zip(&*mixture.weights(set, contexts)) {
             *weight += share * of_set;
         }
     }
