@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use crate::{RankingMetrics, RelevantItems};
+use crate::{Encoders, RankingMetrics, RelevantItems};
 use jiff::Timestamp;
 use riglm_domain::catalog::tool::ToolKey;
 use riglm_domain::recommendation::{
@@ -18,7 +18,7 @@ use riglm_domain::retrieval::{
     ExpansionRules, IndexedTool, QualityRules, Query, RankingHistory, RankingRules, SearchHit,
     Synonyms, ToolIndex, UsageHistory, fuse_variants, grade_answer,
 };
-use riglm_ports::encoder::{Encoder, EncoderError};
+use riglm_ports::encoder::EncoderError;
 
 use self::expanding::Variants;
 use riglm_discovery::search::EncoderTier;
@@ -145,7 +145,7 @@ pub struct EvaluationReport {
 /// Returns [`EncoderError`] when the encoder fails.
 pub async fn evaluate(
     catalog: &LabelledCatalog,
-    encoders: &[Arc<dyn Encoder>],
+    encoders: &Encoders,
     options: &EvaluationOptions,
     progress: &(dyn Fn(&str, usize, usize) + Sync),
 ) -> Result<EvaluationReport, EncoderError> {

@@ -9,6 +9,10 @@
 //! - [`counterfactual`]: what other list sizes would have cost, from sizes drawn at random.
 //! - [`labelled_queries`]: searches and recommendations on queries with known correct tools.
 
+use std::sync::Arc;
+
+use riglm_ports::encoder::Encoder;
+
 mod cold_starts;
 pub mod counterfactual;
 mod forecast;
@@ -24,3 +28,6 @@ pub use forecast::CatalogForecast;
 pub use metrics::{RankingMetrics, RelevantItems};
 pub use prediction::{CatalogShare, PredictionMetrics};
 pub use work_sessions::{PairMetrics, TimedCall, evaluate_work_sessions};
+
+/// Encoders of texts, the better one first.
+pub type Encoders = [Arc<dyn Encoder>];

@@ -17,12 +17,12 @@ use riglm_app::clock::SystemClock;
 use riglm_discovery::learning::idle_gap;
 use riglm_domain::prediction::PredictorName;
 use riglm_domain::selection::ListBounds;
+use riglm_evaluation::Encoders;
 use riglm_evaluation::replay::{
     ReplayCatalog, ReplayHistory, ReplayOptions, ReplayReport, ReplayTexts, ReplayedPredictor,
     SessionSource, history_catalog, replay, texts_of,
 };
 use riglm_evaluation::simulation::{SimulatedOptions, SimulatedPolicy};
-use riglm_ports::encoder::Encoder;
 
 use self::report::ReplayResult;
 use self::sessions::SessionFile;
@@ -42,7 +42,14 @@ const PREDICTORS: [PredictorToReplay; 3] = [
 /// Replays sessions of files or of the store, and prints the results.
 pub(super) async fn run(config: &Config, arguments: &ReplayArgs) -> anyhow::Result<()> {
     let options = options(config, arguments)?;
-    let encoders = encoders(config, arguments)?;
+    let encoders = match &arguments.encoder {
+        None => Vec::new(),
+        Some(model) => {
+            let mut section = config.search.encoder.clone();
+            section.model.clone_from(model);
+            encoders_from(&section, &config.data_dir, EncoderUse::WithEmbedded)?
+        }
+    };
     let started = Instant::now();
     let input = &arguments.input;
     if input.catalog.is_none() && !input.from_store {
@@ -93,17 +100,6 @@ pub(super) fn empty() -> serde_json::Value {
         "regret": null,
         "seconds": 0.0,
     })
-}
-
-/// Returns the encoders of texts, the better one first; none without `--encoder`.
-fn encoders(config: &Config, arguments: &ReplayArgs) -> anyhow::Result<Vec<Arc<dyn Encoder>>> {
-    let Some(model) = &arguments.encoder else {
-        return Ok(Vec::new());
-    };
-    let mut section = config.search.encoder.clone();
-    section.model.clone_from(model);
-    let made = encoders_from(&section, &config.data_dir, EncoderUse::WithEmbedded);
-    Ok(made?)
 }
 
 /// Returns the options of the replay. Predictors and lists follow the configuration.
@@ -174,7 +170,7 @@ async fn replay_files(
     catalog_path: &Path,
     sessions_path: &Path,
     leniency: Leniency,
-    encoders: &[Arc<dyn Encoder>],
+    encoders: &Encoders,
     options: &ReplayOptions,
 ) -> anyhow::Result<(usize, ReplayReport)> {
     let (catalog, n_twice) = catalog::read(catalog_path, leniency)?;
@@ -199,7 +195,7 @@ async fn replay_files(
 
 async fn replay_store(
     config: &Config,
-    encoders: &[Arc<dyn Encoder>],
+    encoders: &Encoders,
     options: &ReplayOptions,
 ) -> anyhow::Result<(usize, ReplayReport)> {
     let store = open_reader(&config.storage, &config.data_dir, &SystemClock).await?;
@@ -215,7 +211,7 @@ async fn replay_store(
 async fn run_replay<S: SessionSource>(
     catalog: &ReplayCatalog,
     source: &mut S,
-    encoders: &[Arc<dyn Encoder>],
+    encoders: &Encoders,
     options: &ReplayOptions,
 ) -> anyhow::Result<ReplayReport>
 where

@@ -55,7 +55,7 @@ fn view<'a>(call: &'a SearchRequest, intent: Intent<'a>, now: Timestamp) -> Sess
 /// The tools that a search found, by their catalog positions.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct FoundPositions<'a> {
-    /// The best one. The session is assumed to call it next.
+    /// The best one, if it is a certain match. The session is assumed to call it next.
     pub(super) best: Option<usize>,
     /// All of them, and their duplicates, ascending.
     pub(super) named: &'a [usize],

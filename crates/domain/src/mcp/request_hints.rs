@@ -243,7 +243,7 @@ fn parse_embedding(json: &str) -> Option<Embedding> {
         return None;
     }
     let read: Embedding = serde_json::from_str(json).ok()?;
-    read.normalized()
+    read.to_unit_length()
 }
 
 /// Returns `session.id` of a baggage, if it has one. Returns an error if the value cannot be used.

@@ -48,11 +48,11 @@ pub(super) enum Feature {
     ToolsLeft,
     /// The fit of its server to the text, as a logarithm.
     ServerFit,
-    /// How often the tool was the first one of its server, relative to its frequency, as a
-    /// logarithm; 0 if the session used the server.
+    /// The frequency of the tool as the first one of its server, relative to its frequency overall,
+    /// as a logarithm; 0 if the session used the server.
     Entry,
-    /// How often the tool came next on its server after the last call there, relative to its
-    /// frequency, as a logarithm; 0 if the session did not use the server, or used it last.
+    /// The frequency of the tool on its server after the last call there, relative to its frequency
+    /// overall, as a logarithm; 0 if the session did not use the server, or used it last.
     Resumption,
     /// The probability of its server by similar sessions and texts times its share on this server, as
     /// a logarithm; 0 if the session used the server.

@@ -124,7 +124,8 @@ impl PrincipalMemory {
 
     /// Adds the tools of the ten nearest earlier texts to `out`. Each text has the cube of its
     /// similarity as weight. The similarity is the share of the words of `text` that it has,
-    /// weighted by their rarity, or the cosine if that is larger. Returns whether any text is near.
+    /// weighted by their rarity, or the similarity of the vectors if that is larger. Returns whether
+    /// any text is near.
     pub(super) fn add_nearest(&self, text: &TextEvidence, out: &mut [f64]) -> bool {
         let near = self.neighbours(text);
         for (nearness, at) in &near {
@@ -185,13 +186,12 @@ impl PrincipalMemory {
                 }
             }
         }
-        let mut near: Vec<(f64, usize)> = (self.texts.iter().zip(shared).enumerate())
-            .map(|(at, (known, shared))| {
-                let cosine = cosine(text.vector.as_ref(), known.vector.as_ref());
-                (
-                    f64::max(shared / f64::max(total, 1e-9), cosine).min(1.0),
-                    at,
-                )
+        let vectors = self.texts.iter().map(|known| known.vector.as_ref());
+        let by_vector = vector_similarities(text.vector.as_ref(), vectors);
+        let mut near: Vec<(f64, usize)> = (shared.iter().zip(by_vector).enumerate())
+            .map(|(at, (shared, by_vector))| {
+                let by_words = shared / f64::max(total, 1e-9);
+                (f64::max(by_words, by_vector).min(1.0), at)
             })
             .filter(|(nearness, _)| *nearness > 0.0)
             .collect();
@@ -297,14 +297,85 @@ fn likelihood(session: &[u32], gains: &[f64]) -> (f64, usize) {
     (weight, after)
 }
 
-/// Returns the cosine of two vectors of unit length; 0 without two vectors of the same model.
-fn cosine(a: Option<&Embedding>, b: Option<&Embedding>) -> f64 {
-    let (Some(a), Some(b)) = (a, b) else {
-        return 0.0;
-    };
+/// Returns the similarities of a vector to others, from 0 to 1; 0 without two vectors of the same
+/// model.
+///
+/// Cosines of unrelated texts depend on the model: they are near 0.8 for E5, and near 0.3 for static
+/// vectors. So a cosine counts from one standard deviation above the mean on, and 1 stays 1. Two
+/// assumed cosines of 0 count in the mean, for a memory of few texts.
+fn vector_similarities<'a>(
+    vector: Option<&Embedding>,
+    others: impl Iterator<Item = Option<&'a Embedding>>,
+) -> Vec<f64> {
+    const N_ASSUMED: f64 = 2.0;
+    let cosines: Vec<Option<f64>> = others.map(|other| cosine(vector?, other?)).collect();
+    let known = || cosines.iter().flatten();
+    let n = to_f64(known().count());
+    let sum: f64 = known().sum();
+    let mean = sum / n.max(1.0);
+    let squares: f64 = known().map(|cosine| (cosine - mean).powi(2)).sum();
+    let deviation = (squares / n.max(1.0)).sqrt();
+    let least = (sum / (n + N_ASSUMED) + deviation).min(1.0 - 1e-6);
+    let rescale = |cosine: f64| ((cosine - least) / (1.0 - least)).clamp(0.0, 1.0);
+    (cosines.iter())
+        .map(|cosine| cosine.map_or(0.0, rescale))
+        .collect()
+}
+
+/// Returns the cosine of two vectors of unit length; `None` if their models differ.
+fn cosine(a: &Embedding, b: &Embedding) -> Option<f64> {
     if a.model() != b.model() || a.vector().len() != b.vector().len() {
-        return 0.0;
+        return None;
     }
     let products = a.vector().iter().zip(b.vector());
-    products.map(|(a, b)| f64::from(*a) * f64::from(*b)).sum()
+    Some(products.map(|(a, b)| f64::from(*a) * f64::from(*b)).sum())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Returns the similarities of a text to others with these cosines.
+    fn similarities(cosines: &[f64]) -> Vec<f64> {
+        let embedding = |vector: [f64; 2]| Embedding::new("m", vector.map(to_f32).to_vec());
+        let own = embedding([1.0, 0.0]).unwrap();
+        let others = cosines.iter().map(|cosine| {
+            let angle = cosine.acos();
+            embedding([angle.cos(), angle.sin()]).unwrap()
+        });
+        let others: Vec<Embedding> = others.collect();
+        vector_similarities(Some(&own), others.iter().map(Some))
+    }
+
+    #[test]
+    fn cosines_that_all_texts_have_do_not_count() {
+        // A model whose cosines of unrelated texts are near 0.8.
+        let mut cosines: Vec<f64> = (0..40).map(|n| 0.78 + 0.001 * f64::from(n)).collect();
+        cosines.push(0.95);
+        let found = similarities(&cosines);
+        assert!(found[..40].iter().all(|value| *value < 0.2), "{found:?}");
+        assert!(found[40] > 0.7, "{found:?}");
+    }
+
+    #[test]
+    fn the_same_text_is_similar_in_a_memory_of_any_size() {
+        for n in [0, 1, 5, 50] {
+            let mut cosines = vec![0.3; n];
+            cosines.push(1.0);
+            let found = similarities(&cosines);
+            assert!(found[n] > 0.999, "{n}: {found:?}");
+        }
+        let all_the_same = similarities(&[1.0; 300]);
+        assert!(all_the_same[0] > 0.99, "{all_the_same:?}");
+    }
+
+    #[test]
+    fn vectors_of_other_models_are_not_similar() {
+        let of = |model: &str| Embedding::new(model, vec![1.0]).unwrap();
+        let (own, other) = (of("m"), of("n"));
+        let found = vector_similarities(Some(&own), [Some(&other), None, Some(&own)].into_iter());
+        assert_eq!(found[..2], [0.0, 0.0]);
+        assert!(found[2] > 0.999);
+        assert_eq!(vector_similarities(None, [Some(&own)].into_iter()), [0.0]);
+    }
 }

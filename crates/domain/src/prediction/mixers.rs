@@ -121,7 +121,7 @@ impl Mixture {
         let softmax = &self.sets[set];
         match softmax.weights(contexts.sets[set]) {
             Some(weights) => Cow::Borrowed(weights),
-            None => Cow::Owned(softmax.allowed(self.initial_weights(contexts))),
+            None => Cow::Owned(softmax.mask_ignored(self.initial_weights(contexts))),
         }
     }
 

@@ -79,12 +79,12 @@ impl Softmax {
     /// Returns the same mix, but without these rows.
     pub(super) fn without_rows(mut self, rows: &[usize]) -> Self {
         self.ignored = rows.to_vec();
-        self.start = self.allowed(&self.start);
+        self.start = self.mask_ignored(&self.start);
         self
     }
 
     /// Returns the weights with zeros for the ignored rows.
-    pub(super) fn allowed(&self, weights: &[f64]) -> Vec<f64> {
+    pub(super) fn mask_ignored(&self, weights: &[f64]) -> Vec<f64> {
         let mut weights = weights.to_vec();
         for row in &self.ignored {
             if let Some(weight) = weights.get_mut(*row) {
@@ -122,7 +122,7 @@ impl Softmax {
         let fresh = if is_known {
             Vec::new()
         } else {
-            self.allowed(fresh)
+            self.mask_ignored(fresh)
         };
         let weights = self.weights.entry(context).or_insert_with(|| Weights {
             squares: vec![Self::FIRST_SQUARE; fresh.len()],

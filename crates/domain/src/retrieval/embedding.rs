@@ -61,7 +61,7 @@ impl Embedding {
     /// Returns the same direction with the length 1; `None` if all components are 0 or too small to
     /// have a direction.
     #[must_use]
-    pub fn normalized(&self) -> Option<Self> {
+    pub fn to_unit_length(&self) -> Option<Self> {
         let squares = self.vector.iter().map(|it| f64::from(*it).powi(2));
         let norm = squares.sum::<f64>().sqrt();
         if norm < f64::from(f32::MIN_POSITIVE) {
@@ -124,7 +124,11 @@ mod tests {
 
     #[test]
     fn vectors_are_scaled_to_the_length_1() {
-        let scaled = |vector: &[f32]| Embedding::new("m", vector.to_vec()).unwrap().normalized();
+        let scaled = |vector: &[f32]| {
+            Embedding::new("m", vector.to_vec())
+                .unwrap()
+                .to_unit_length()
+        };
         assert_eq!(
             scaled(&[3.0, 0.0, -4.0]).unwrap().vector(),
             [0.6, 0.0, -0.8]

@@ -7,10 +7,11 @@ use riglm_discovery::search::EncoderTier;
 use riglm_domain::prediction::{TextEvidence, Vocabulary, text_scores};
 use riglm_domain::retrieval::embedding::Embedding;
 use riglm_domain::retrieval::{IndexedTool, Query, RankingRules, Synonyms, ToolIndex, ToolText};
-use riglm_ports::encoder::{Encoder, EncoderError};
+use riglm_ports::encoder::EncoderError;
 
 use super::predictor_forecaster::tool_ref;
 use super::session::{ReplayCatalog, SessionSource};
+use crate::Encoders;
 
 /// The index of the tools of a catalog, and the vectors of the texts of users. Without encoders,
 /// texts are compared with tools by words alone.
@@ -51,7 +52,7 @@ impl ReplayTexts {
     /// Returns [`EncoderError`] when an encoder fails.
     pub async fn with_vectors(
         mut self,
-        encoders: &[Arc<dyn Encoder>],
+        encoders: &Encoders,
         texts: BTreeSet<String>,
         progress: &(dyn Fn(usize, usize) + Sync),
     ) -> Result<Self, EncoderError> {

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use jiff::Timestamp;
-use riglm_domain::retrieval::search::ScoredTool;
+use riglm_domain::retrieval::search::{ScoredTool, SearchQuality};
 use riglm_ports::token_counter::TokenCounter;
 
 use super::finding::{AnswerInputs, SearchFinding};
@@ -99,8 +99,10 @@ impl AnswerWriter {
         named.sort_unstable();
         let next = self.predictions.get().map_or_else(Vec::new, |next| {
             let n = self.rules.n_predicted;
+            // An uncertain hit says nothing about the next call.
+            let certain = groups.first().filter(|_| *quality != SearchQuality::Low);
             let found = FoundPositions {
-                best: groups.first().map(|group| group.hit.position),
+                best: certain.map(|group| group.hit.position),
                 named: &named,
             };
             predict_next(&next, call, asked.intent(fits), found, n, now)
