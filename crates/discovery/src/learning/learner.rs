@@ -438,8 +438,7 @@ impl Learner {
     /// Returns the tools that the answer of a search for a tool may have in addition, the best
     /// first.
     fn answer_tools(&self, history: &SessionHistory, found: ToolIx) -> Vec<ToolIx> {
-        let mut history = history.clone();
-        history.push(found);
+        let history = history.with_assumed_call(found);
         let next = self.predictor.predict(&history, &self.known);
         let later = (self.predictor).predict_later(&history, &self.known, &next);
         let likely = later.above_mean().take(N_LIKELY);

@@ -1,6 +1,5 @@
 //! Prediction of the next tools of a session.
 
-use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -327,15 +326,8 @@ impl NextTools {
         let predicted = self.with_trail(view, tools, |predictor, history, slots| {
             let candidates = known_slots(slots);
             let found = found.and_then(|at| slots.get(at).copied().flatten());
-            let mut history = Cow::Borrowed(history);
-            if let Some(found) = found {
-                let history = history.to_mut();
-                // A call would remove the advice, which is still the newest.
-                let advice = history.advice().cloned();
-                history.push(found);
-                history.set_advice(advice);
-            }
-            let history = &*history;
+            let assumed = found.map(|found| history.with_assumed_call(found));
+            let history = assumed.as_ref().unwrap_or(history);
             let forecast = predictor.predict(history, &candidates);
             let later = predictor.predict_later(history, &candidates, &forecast);
             let ranked = forecast.ranking();

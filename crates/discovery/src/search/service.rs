@@ -25,7 +25,7 @@ use riglm_ports::token_counter::TokenCounter;
 use sha2::{Digest, Sha256};
 use tokio_util::task::TaskTracker;
 
-use self::encoder_tiers::{EncoderTiers, PreparedQuery};
+use self::encoder_tiers::{EncoderTiers, GivenVector, PreparedQuery};
 use self::finding::AnswerInputs;
 pub use self::ranking::{CatalogRanking, TextFit};
 use self::replying::AnswerWriter;
@@ -431,7 +431,7 @@ impl SearchCore {
     async fn prepare_query(
         &self,
         text: &str,
-        given: Option<&Embedding>,
+        given: Option<GivenVector>,
         prepared: &SearchIndex,
     ) -> PreparedQuery {
         self.encoders
@@ -485,15 +485,19 @@ impl SearchCore {
         prepared: Arc<SearchIndex>,
     ) -> (SearchReply, bool) {
         let turn = self.turns.take(&call.principal).await;
+        let given = call.vector.as_deref();
+        let given = given.map(|given| self.encoders.accept(given, &prepared));
+        let (given, refusal) = match given.transpose() {
+            Ok(given) => (given, None),
+            Err(reason) => {
+                let note = format!("the vector of the request was not used: {reason}");
+                (None, Some(note))
+            }
+        };
         let PreparedQuery {
             query,
             vectors: encoded,
-        } = self
-            .prepare_query(&text, call.vector.as_deref(), &prepared)
-            .await;
-        let refusal = (call.vector.as_deref())
-            .and_then(|given| self.encoders.refusal_of(given, &prepared))
-            .map(|reason| format!("the vector of the request was not used: {reason}"));
+        } = self.prepare_query(&text, given, &prepared).await;
         let has_vectors = encoded.len() == self.encoders.all().len();
         let asked = Arc::new(AnswerInputs {
             ranking: self.rules.ranking_in(arm),

@@ -2,9 +2,8 @@
 //! context, its token budget and the vector of its query.
 //!
 //! A hint can be in `_meta` of the request or in a header of its POST; `_meta` wins. A vector is too
-//! long for a header. Hints to riglm
-//! are not forwarded. The entries of W3C trace context are forwarded unchanged; two of them also
-//! show which requests belong together.
+//! long for a header. Hints to riglm are not forwarded. The entries of W3C trace context are
+//! forwarded unchanged; two of them also show which requests belong together.
 
 use std::borrow::Cow;
 use std::sync::{Arc, OnceLock};

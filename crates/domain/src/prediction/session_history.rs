@@ -329,6 +329,16 @@ impl SessionHistory {
         self.used.iter().any(|used| used.slot == slot)
     }
 
+    /// Returns the history as if the session called this tool next. The advice of another predictor
+    /// stays, because it is still the newest.
+    #[must_use]
+    pub fn with_assumed_call(&self, slot: ToolIx) -> Self {
+        let mut history = self.clone();
+        history.push(slot);
+        history.advice.clone_from(&self.advice);
+        history
+    }
+
     /// Adds a call.
     pub fn push(&mut self, slot: ToolIx) {
         self.run_length = if self.last() == Some(slot) {

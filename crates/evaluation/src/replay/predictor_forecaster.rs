@@ -1,6 +1,5 @@
 //! Adapter from predictors of the port to the replay.
 
-use std::borrow::Cow;
 use std::fmt;
 use std::sync::Arc;
 
@@ -130,16 +129,10 @@ impl Forecaster for PredictorForecaster {
 
     fn predict_later(&mut self, found: Option<usize>, scores: &mut [f64]) -> bool {
         let found = found.and_then(|found| self.slot_of.get(found).copied().flatten());
-        let history = match found {
-            None => Cow::Borrowed(&self.history),
-            Some(found) => {
-                let mut history = self.history.clone();
-                history.push(found);
-                Cow::Owned(history)
-            }
-        };
-        let next = self.predictor.predict(&history, &self.candidates);
-        let later = (self.predictor).predict_later(&history, &self.candidates, &next);
+        let assumed = found.map(|found| self.history.with_assumed_call(found));
+        let history = assumed.as_ref().unwrap_or(&self.history);
+        let next = self.predictor.predict(history, &self.candidates);
+        let later = (self.predictor).predict_later(history, &self.candidates, &next);
         for (score, slot) in scores.iter_mut().zip(&self.slot_of) {
             *score = slot.map_or(0.0, |slot| later.probability(slot));
         }

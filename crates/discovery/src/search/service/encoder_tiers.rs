@@ -12,9 +12,17 @@ use crate::search::index_cache::SearchIndex;
 use crate::search::memory::SearchStores;
 
 /// The vector of a query, as encoded and centred.
+#[derive(Clone, Debug)]
 pub(super) struct EncodedQuery {
     pub(super) raw: Embedding,
     pub(super) centred: Embedding,
+}
+
+/// The vector of a query that a client computed, and the number of the encoder with its model.
+#[derive(Debug)]
+pub(super) struct GivenVector {
+    number: usize,
+    encoded: EncodedQuery,
 }
 
 /// A text that is ready for ranking.
@@ -65,11 +73,11 @@ impl EncoderTiers {
     }
 
     /// Prepares a text for ranking: encodes it and analyses its words. A `given` vector replaces that
-    /// of the encoder with its model.
+    /// of its encoder.
     pub(super) async fn prepare_query(
         &self,
         text: &str,
-        given: Option<&Embedding>,
+        given: Option<GivenVector>,
         prepared: &SearchIndex,
         rules: &SearchRules,
     ) -> PreparedQuery {
@@ -88,26 +96,37 @@ impl EncoderTiers {
         tier.subtract_mean(raw.vector())
     }
 
-    /// Returns why a given vector of a query is not used; `None` if it is.
-    pub(super) fn refusal_of(&self, given: &Embedding, prepared: &SearchIndex) -> Option<String> {
-        let models = || {
-            let models: Vec<&str> = self.tiers.iter().map(EncoderTier::model).collect();
-            models.join(", ")
-        };
+    /// Returns the vector of a query that a client computed, for the encoder with its model.
+    ///
+    /// # Errors
+    ///
+    /// Returns the reason why it cannot be used.
+    pub(super) fn accept(
+        &self,
+        given: &Embedding,
+        prepared: &SearchIndex,
+    ) -> Result<GivenVector, String> {
         let model = given.model();
-        let Some(number) = (self.tiers.iter()).position(|tier| is_name_of(model, tier)) else {
-            return Some(format!(
-                "no encoder has the model {model:?}, only {}",
-                models()
-            ));
+        let mut tiers = self.tiers.iter().enumerate();
+        let Some((number, tier)) = tiers.find(|(_, tier)| is_name_of(model, tier)) else {
+            let models: Vec<&str> = self.tiers.iter().map(EncoderTier::model).collect();
+            let models = models.join(", ");
+            return Err(format!("no encoder has the model {model:?}, only {models}"));
         };
         if !prepared.is_embedded(number) {
-            return Some(format!("the tools have no vectors of {model} yet"));
+            return Err(format!("the tools have no vectors of {model} yet"));
         }
-        let n = given.vector().len();
-        let tier = self.tiers.get(number);
-        let fits = tier.is_some_and(|tier| tier.subtract_mean(given.vector()).is_some());
-        (!fits).then(|| format!("vectors of {model} do not have {n} components"))
+        let vector = given.vector();
+        let raw = Embedding::new(tier.model(), vector.to_vec()).ok();
+        let encoded = raw.zip(tier.subtract_mean(vector));
+        let Some((raw, centred)) = encoded else {
+            let n = vector.len();
+            return Err(format!("vectors of {model} do not have {n} components"));
+        };
+        Ok(GivenVector {
+            number,
+            encoded: EncodedQuery { raw, centred },
+        })
     }
 
     /// Computes the vectors of a catalog, with the fastest encoder first.
@@ -147,25 +166,20 @@ impl EncoderTiers {
     }
 
     /// Returns the vectors of a query, one for each encoder that has embedded the catalog and
-    /// answers in time, the better ones first. A given vector replaces that of the encoder with its
-    /// model if it has the dimension of that model.
+    /// answers in time, the better ones first. A given vector replaces that of its encoder.
     async fn encode_query(
         &self,
         text: &str,
-        given: Option<&Embedding>,
+        given: Option<GivenVector>,
         prepared: &SearchIndex,
         rules: &SearchRules,
     ) -> Vec<EncodedQuery> {
+        let given = &given;
         let done = self.tiers.iter().enumerate();
         let done = done.filter(|(number, _)| prepared.is_embedded(*number));
-        let encoding = done.map(|(_, tier)| async move {
-            let given = given.filter(|given| is_name_of(given.model(), tier));
-            let given = given.map(Embedding::vector);
-            if let Some(vector) = given
-                && let Some(centred) = tier.subtract_mean(vector)
-            {
-                let raw = Embedding::new(tier.model(), vector.to_vec()).ok()?;
-                return Some(EncodedQuery { raw, centred });
+        let encoding = done.map(|(number, tier)| async move {
+            if let Some(given) = given.as_ref().filter(|given| given.number == number) {
+                return Some(given.encoded.clone());
             }
             let vector = tier.query(text, rules.encoder_deadline).await?;
             Some(EncodedQuery {
