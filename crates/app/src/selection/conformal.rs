@@ -76,7 +76,7 @@ impl ConformalLists {
             let is_fallback = is_fallback(&epoch);
             return (epoch, is_fallback);
         };
-        let ranked = ranking(&prediction);
+        let ranked = ranking(&prediction.ranked);
         let number = self.update(scope, request, inputs.options(), catalog, &ranked);
         let listed: Vec<usize> = {
             let state = scope.state.lock();

@@ -11,7 +11,9 @@ use riglm_domain::selection::{SessionOutlook, SessionShape, SizeHistory};
 use riglm_domain::usage::invocation::SessionKey;
 
 use super::list_request::ListRequest;
-use riglm_discovery::learning::{Intent, LivePredictions, NextTools, Prediction, SessionView};
+use riglm_discovery::learning::{
+    Intent, LivePredictions, NextTool, NextTools, Prediction, SessionView,
+};
 use riglm_discovery::search::Catalog;
 
 /// The predictor of the next tools of a list request. Without learning it predicts nothing.
@@ -152,19 +154,9 @@ fn live_session(request: &ListRequest<'_>) -> SessionKey {
     }
 }
 
-/// Returns the positions of the predicted tools with their probabilities, the most likely first.
-pub(super) fn ranking(prediction: &Prediction) -> Vec<(usize, f64)> {
-    let ranked = prediction.ranked.iter();
-    ranked
-        .map(|tool| (tool.position, tool.probability))
-        .collect()
-}
-
-/// Returns the positions of the tools with their shares in the tools that the session has yet to
-/// use, the largest share first.
-pub(super) fn session_ranking(prediction: &Prediction) -> Vec<(usize, f64)> {
-    let later = prediction.later.iter();
-    later
+/// Returns the positions of predicted tools with their probabilities, in the same order.
+pub(super) fn ranking(tools: &[NextTool]) -> Vec<(usize, f64)> {
+    (tools.iter())
         .map(|tool| (tool.position, tool.probability))
         .collect()
 }

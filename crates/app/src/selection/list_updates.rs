@@ -110,7 +110,7 @@ impl Lists {
         let Some(prediction) = prediction else {
             return false;
         };
-        let ranked = ranking(&prediction);
+        let ranked = ranking(&prediction.ranked);
         let options = self.settings.options(request.profile);
         if policy == ListPolicyName::Conformal {
             let before = scope.state.lock().n_steered;

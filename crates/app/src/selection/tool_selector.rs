@@ -21,7 +21,7 @@ use riglm_domain::selection::{
 };
 
 use super::config::{FilteringConfig, Pool};
-use super::list_predictor::{ListPredictor, ranking, session_ranking, summed_probability};
+use super::list_predictor::{ListPredictor, ranking, summed_probability};
 use super::list_request::ListRequest;
 use super::lists::{ListStores, SearchTerms};
 use super::token_counts::DefinitionSizes;
@@ -219,7 +219,7 @@ impl ToolSelector {
         let Some(prediction) = prediction else {
             return self.frequent_or_pool(inputs, &candidates, size).await;
         };
-        let next = ranking(&prediction);
+        let next = ranking(&prediction.ranked);
         let ranked = match policy {
             ListPolicyName::Hints if request.own_intent().is_none() => {
                 // The marks of this policy last for the whole session, and without an intent no
@@ -228,7 +228,7 @@ impl ToolSelector {
                 rank_for_session(&next, |at| shares.get(at).copied().unwrap_or(0.0))
             }
             ListPolicyName::Hints => next.clone(),
-            _ => session_ranking(&prediction),
+            _ => ranking(&prediction.later),
         };
         let cold = (!outlook.is_learned()).then_some(SelectionReason::ColdStart);
         let knows_texts = cold.is_none() && self.predictor.knows_texts(request);
