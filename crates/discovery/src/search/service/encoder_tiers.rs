@@ -25,6 +25,21 @@ pub(super) struct GivenVector {
     encoded: EncodedQuery,
 }
 
+/// The reason why the vector of a query that a client computed cannot be used.
+#[derive(Debug, PartialEq, Eq, thiserror::Error)]
+pub(super) enum UnusableVector {
+    #[error("no encoder has the model {model:?}, only {known}")]
+    UnknownModel {
+        model: String,
+        /// Names of the models of the encoders, separated by commas.
+        known: String,
+    },
+    #[error("the tools have no vectors of {model} yet")]
+    ToolsNotEmbedded { model: String },
+    #[error("vectors of {model} do not have {components} components")]
+    WrongLength { model: String, components: usize },
+}
+
 /// A text that is ready for ranking.
 pub(super) struct PreparedQuery {
     pub(super) query: Query,
@@ -105,23 +120,27 @@ impl EncoderTiers {
         &self,
         given: &Embedding,
         prepared: &SearchIndex,
-    ) -> Result<GivenVector, String> {
-        let model = given.model();
+    ) -> Result<GivenVector, UnusableVector> {
+        let model = || given.model().to_owned();
         let mut tiers = self.tiers.iter().enumerate();
-        let Some((number, tier)) = tiers.find(|(_, tier)| is_name_of(model, tier)) else {
+        let Some((number, tier)) = tiers.find(|(_, tier)| is_name_of(given.model(), tier)) else {
             let models: Vec<&str> = self.tiers.iter().map(EncoderTier::model).collect();
-            let models = models.join(", ");
-            return Err(format!("no encoder has the model {model:?}, only {models}"));
+            return Err(UnusableVector::UnknownModel {
+                model: model(),
+                known: models.join(", "),
+            });
         };
         if !prepared.is_embedded(number) {
-            return Err(format!("the tools have no vectors of {model} yet"));
+            return Err(UnusableVector::ToolsNotEmbedded { model: model() });
         }
         let vector = given.vector();
         let raw = Embedding::new(tier.model(), vector.to_vec()).ok();
         let encoded = raw.zip(tier.subtract_mean(vector));
         let Some((raw, centred)) = encoded else {
-            let n = vector.len();
-            return Err(format!("vectors of {model} do not have {n} components"));
+            return Err(UnusableVector::WrongLength {
+                model: model(),
+                components: vector.len(),
+            });
         };
         Ok(GivenVector {
             number,
