@@ -35,6 +35,7 @@ use riglm_ports::token_counter::TokenCounter;
 
 use riglm_discovery::search::Catalog;
 
+pub(crate) use budget::ListText;
 pub use budget::{BudgetConfig, OnExhausted, ProfileBudgetConfig};
 use budget::{BudgetPlans, Budgets};
 pub(crate) use call::{GuardedCall, OwnKind, Requester};
@@ -326,16 +327,16 @@ impl Safeguards {
         }
     }
 
-    /// Records that a work session got a list of tools, a result as JSON text.
+    /// Records that a work session got a list of tools.
     pub(crate) fn record_list(
         &self,
         session_key: SessionKey,
         profile: Option<&str>,
         token_budget: Option<u64>,
-        result: &str,
+        list: ListText<'_>,
     ) {
         if let Some(budgets) = &self.budgets {
-            budgets.record_list(session_key, profile, token_budget, result, Instant::now());
+            budgets.record_list(session_key, profile, token_budget, list, Instant::now());
         }
     }
 

@@ -130,7 +130,7 @@ impl ClientSession {
         message
             .single()
             .is_some_and(|part| match part.as_request() {
-                Some((method, _)) => self.local_request(method, message.params(part)).is_none(),
+                Some((method, _)) => self.local_request(method, message, part).is_none(),
                 // A cancellation may be for a request that the session answers.
                 None => part.method() != Some("notifications/cancelled"),
             })
@@ -148,8 +148,7 @@ impl ClientSession {
         let mut local = Vec::new();
         for part in batch.envelopes() {
             if let Some((method, id)) = part.as_request() {
-                let params = batch.params(part);
-                let Some(request) = self.local_request(method, params) else {
+                let Some(request) = self.local_request(method, &batch, part) else {
                     continue;
                 };
                 let alone = request_alone(&batch, part).unwrap_or_else(|| batch.clone());
@@ -157,7 +156,7 @@ impl ClientSession {
                     .raw()
                     .len()
                     .div_ceil(batch.request_ids().count().max(1));
-                let job = self.check_meta(method, params).and_then(|era| {
+                let job = self.check_meta(method, &batch, part).and_then(|era| {
                     let job = JobRequest {
                         id,
                         method,
@@ -208,14 +207,19 @@ impl ClientSession {
     }
 
     /// Returns the request if the session answers it with one upstream as with several.
-    fn local_request(&self, method: &str, params: Option<&str>) -> Option<LocalRequest> {
+    fn local_request(
+        &self,
+        method: &str,
+        message: &Message,
+        part: &Envelope,
+    ) -> Option<LocalRequest> {
         match method {
             "tools/call" => {
-                let (tools, tool) = self.own_tool(params)?;
+                let (tools, tool) = self.own_tool(message, part)?;
                 Some(LocalRequest::Tool(Arc::clone(tools), tool))
             }
             "tools/list" => {
-                let lists = self.lists_for_page(params)?;
+                let lists = self.lists_for_page(message.params(part))?;
                 Some(LocalRequest::ToolList(Arc::clone(lists)))
             }
             _ => None,
@@ -246,8 +250,13 @@ impl ClientSession {
 
     /// Checks the metadata of a request that the session answers or routes, and stores the
     /// description of its client. Returns the era of the request.
-    fn check_meta(&self, method: &str, params: Option<&str>) -> Result<Era, RpcError> {
-        let Some(meta) = RequestParams::read(params).protocol_meta() else {
+    fn check_meta(
+        &self,
+        method: &str,
+        message: &Message,
+        part: &Envelope,
+    ) -> Result<Era, RpcError> {
+        let Some(meta) = RequestParams::of(message, part).protocol_meta() else {
             return Ok(Era::Legacy);
         };
         meta.check_revision()?;
@@ -258,9 +267,9 @@ impl ClientSession {
 
     /// Returns the own tool that a call with these parameters names, unless the only upstream is
     /// known to use the name.
-    fn own_tool(&self, params: Option<&str>) -> Option<(&Arc<OwnTools>, OwnTool)> {
+    fn own_tool(&self, message: &Message, part: &Envelope) -> Option<(&Arc<OwnTools>, OwnTool)> {
         let tools = self.shared.callable_own_tools(&self.client_context)?;
-        let own = tools.tool_named(&RequestParams::read(params).name()?)?;
+        let own = tools.tool_named(&RequestParams::of(message, part).name()?)?;
         let only = self.only_upstream();
         let is_taken = only.is_some_and(|only| only.tools.taken_names().has(own));
         (!is_taken).then_some((tools, own))
@@ -323,8 +332,8 @@ impl ClientSession {
             return Ok(None);
         };
         let params = message.params(envelope);
-        let local = self.local_request(method, params);
-        let era = self.check_meta(method, params)?;
+        let local = self.local_request(method, message, envelope);
+        let era = self.check_meta(method, message, envelope)?;
         let request = JobRequest {
             id,
             method,

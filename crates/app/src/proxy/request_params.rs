@@ -4,7 +4,7 @@
 use std::borrow::Cow;
 
 use riglm_domain::mcp::edit::member;
-use riglm_domain::mcp::message::RequestId;
+use riglm_domain::mcp::message::{Envelope, Message, RequestId};
 use riglm_domain::mcp::meta::{self, RequestMeta};
 use riglm_domain::mcp::protocol::Era;
 use riglm_domain::mcp::scan::{members, unescape};
@@ -33,8 +33,17 @@ pub(crate) struct RequestParams<'a> {
 impl<'a> RequestParams<'a> {
     /// Reads the JSON text of `params`. Anything but an object yields no members.
     pub(crate) fn read(params: Option<&'a str>) -> Self {
+        Self::collect(params.into_iter().flat_map(members))
+    }
+
+    /// Reads the `params` of a request or notification in a message.
+    pub(crate) fn of(message: &'a Message, part: &Envelope) -> Self {
+        Self::collect(message.members(part))
+    }
+
+    fn collect(all: impl Iterator<Item = (Cow<'a, str>, &'a str)>) -> Self {
         let mut read = Self::default();
-        for (key, value) in params.into_iter().flat_map(members) {
+        for (key, value) in all {
             match key.as_ref() {
                 "name" => read.name = Some(value),
                 "uri" => read.uri = Some(value),
@@ -154,12 +163,10 @@ pub(crate) fn outcome_of(result: &str) -> Outcome {
     }
 }
 
-/// Returns whether the result of a modern server asks for input.
-pub(crate) fn is_input_required(result: &str) -> bool {
-    // A search for the value in the raw text is cheaper than parsing, and the value is rarer than
-    // the member name.
-    memchr::memmem::find(result.as_bytes(), b"\"input_required\"").is_some()
-        && member(result, "resultType") == Some("\"input_required\"")
+/// Returns whether a part of a message is the result of a modern server that asks for input.
+pub(crate) fn is_input_required(message: &Message, part: &Envelope) -> bool {
+    message.result(part).is_some()
+        && message.member(part, "resultType") == Some("\"input_required\"")
 }
 
 /// Returns the `requestState` of a result that asks for input, if it is a string.
@@ -185,15 +192,20 @@ mod tests {
 
     #[test]
     fn input_required_is_recognized_only_as_result_type() {
+        let is_required = |result: &str| {
+            let message = format!(r#"{{"id":1,"result":{result}}}"#);
+            let message = Message::from_text(message).unwrap();
+            is_input_required(&message, &message.envelopes()[0])
+        };
         let asked = r#"{"requestState":"\u0061","resultType":"input_required"}"#;
-        assert!(is_input_required(asked));
+        assert!(is_required(asked));
         assert_eq!(request_state(asked).as_deref(), Some("a"));
         assert_eq!(request_state(r#"{"requestState":null}"#), None);
         for other in [
             r#"{"resultType":"complete","_meta":{"resultType":"input_required"}}"#,
             r#"{"content":[{"text":"\"resultType\":\"input_required\""}]}"#,
         ] {
-            assert!(!is_input_required(other), "{other}");
+            assert!(!is_required(other), "{other}");
         }
     }
 

@@ -11,7 +11,7 @@ use parking_lot::Mutex;
 use riglm_domain::mcp::edit::member;
 use riglm_domain::mcp::message::{Envelope, Message, MessageKind, RequestId};
 use riglm_domain::mcp::method;
-use riglm_domain::mcp::tool_result::is_error;
+use riglm_domain::mcp::tool_result::has_error_result;
 use riglm_domain::mcp::trace_context::TraceContext;
 use riglm_domain::usage::invocation::Outcome;
 use riglm_ports::downstream::{ClientLink, Route};
@@ -69,8 +69,7 @@ impl Traces {
             let params = message.params(part);
             let said = params.and_then(TraceContext::of_params);
             let parent = said.as_ref().or(message.trace().map(Arc::as_ref));
-            let read = RequestParams::read(params);
-            let name = read.name();
+            let name = RequestParams::of(&message, part).name();
             let call = call(method, name.as_deref());
             let span = self.tracer.begin(&SpanOperation::Request(call), parent);
             first.get_or_insert_with(|| Arc::new(span.context().clone()));
@@ -187,10 +186,10 @@ pub(super) fn end_of<'a>(message: &'a Message, part: &Envelope, is_call: bool) -
         let code = code.filter(|code| code.parse::<i64>().is_ok());
         return SpanStatus::Code(code.unwrap_or("none"));
     }
-    match message.result(part) {
-        Some(result) if is_call && is_error(result) => SpanStatus::ToolError,
-        _ => SpanStatus::Ok,
+    if is_call && has_error_result(message, part) {
+        return SpanStatus::ToolError;
     }
+    SpanStatus::Ok
 }
 
 fn within_limit(name: &str) -> &str {

@@ -23,7 +23,7 @@ use super::page_cache::PageCache;
 use super::upstream_set::UpstreamSet;
 use crate::limits::Limits;
 use crate::long_work::LongTextWork;
-use crate::safeguards::{LimitSubject, Safeguards};
+use crate::safeguards::{LimitSubject, ListText, Safeguards};
 use crate::selection::{ListFilter, ListRequest};
 use crate::tracking::Recorder;
 use crate::work_sessions::WorkSessions;
@@ -143,17 +143,17 @@ impl SharedState {
         }
     }
 
-    /// Passes a tool list that a client was shown to the safeguards. `result` is JSON text.
+    /// Passes a tool list that a client was shown to the safeguards.
     pub(super) fn note_shown(
         &self,
         client_context: &ClientContext,
         session_key: SessionKey,
         hints: &RequestHints,
-        result: &str,
+        list: ListText<'_>,
     ) {
         if let Some(safeguards) = self.safeguards() {
             let profile = client_context.profile_name();
-            safeguards.record_list(session_key, profile, hints.token_budget, result);
+            safeguards.record_list(session_key, profile, hints.token_budget, list);
         }
     }
 

@@ -25,6 +25,7 @@ use super::upstream_session::UpstreamSession;
 use super::upstream_session::upstream_tools::WholeList;
 use crate::proxy::aggregator::merged_list_fetch::current_catalog;
 use crate::proxy::aggregator::shown_lists::note_seen;
+use crate::safeguards::ListText;
 use crate::selection::{Lists, ShownList};
 use crate::work_sessions::RequestKind;
 use riglm_discovery::search::Catalog;
@@ -93,7 +94,7 @@ impl<'a> ToolLists<'a> {
         let result = self.result(&source, &page, &shown, era);
         // The tools are added last, because each later edit would scan this long member.
         let result = with_member(&result, ListKind::Tools.member(), &tools);
-        shared.note_shown(client_context, session.key, hints, &result);
+        shared.note_shown(client_context, session.key, hints, ListText::new(&tools));
         Reply::Result(result)
     }
 

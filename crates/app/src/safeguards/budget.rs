@@ -12,6 +12,7 @@ mod recount;
 mod tests;
 
 use std::collections::HashMap;
+use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 use std::num::NonZeroU64;
 use std::sync::Arc;
 use std::time::Instant;
@@ -210,19 +211,18 @@ impl Budgets {
         }
     }
 
-    /// Records that a work session got a list of tools, a result as JSON text, and the budget in
-    /// its request. A list that was sent before is not counted again, because it is in the prompt
-    /// already.
+    /// Records that a work session got a list of tools, and the budget in its request. A list that
+    /// was sent before is not counted again, because it is in the prompt already.
     pub(super) fn record_list(
         &self,
         session_key: SessionKey,
         profile: Option<&str>,
         token_budget: Option<u64>,
-        result: &str,
+        list: ListText<'_>,
         at: Instant,
     ) {
         let plan = self.plans.plan(profile);
-        let tools = member(result, "tools").unwrap_or_default();
+        let tools = list.tools;
         if !plan.is_enabled || tools.is_empty() {
             return;
         }
@@ -231,7 +231,7 @@ impl Budgets {
             let mut accounts = self.ledger.accounts();
             let account = accounts.of(session_key, at);
             account.said = token_budget.and_then(NonZeroU64::new).or(account.said);
-            if !account.is_new_page(tools) {
+            if !account.is_new_page(list.digest) {
                 return;
             }
             account.used.add(TokenUseKind::Definitions, tokens);
@@ -240,6 +240,30 @@ impl Budgets {
         if budget.is_some() {
             (self.recount).enqueue(session_key, TokenUseKind::Definitions, tools, tokens);
         }
+    }
+}
+
+/// The array of tools in a list, as JSON text.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct ListText<'a> {
+    pub(crate) tools: &'a str,
+    /// A hash of the text, which identifies it in the lists of a session.
+    pub(crate) digest: u64,
+}
+
+impl<'a> ListText<'a> {
+    pub(crate) fn new(tools: &'a str) -> Self {
+        let mut hasher = DefaultHasher::new();
+        tools.hash(&mut hasher);
+        Self {
+            tools,
+            digest: hasher.finish(),
+        }
+    }
+
+    /// Returns the array in a result, which is JSON text; empty if there is none.
+    pub(crate) fn of_result(result: &'a str) -> Self {
+        Self::new(member(result, "tools").unwrap_or_default())
     }
 }
 

@@ -21,17 +21,19 @@
 //! ```
 
 mod compose;
+mod outline;
 
 use std::borrow::Cow;
 use std::fmt;
 use std::ops::Range;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use bytes::{Bytes, BytesMut};
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
 pub(super) use self::compose::failure_text;
+use self::outline::Outline;
 use crate::mcp::edit;
 use crate::mcp::method;
 use crate::mcp::request_hints::RequestHints;
@@ -158,6 +160,15 @@ impl Envelope {
         }
     }
 
+    /// Returns the position of `params`, `result` or `error`.
+    fn body_at(&self) -> Option<&Range<usize>> {
+        match self.kind {
+            MessageKind::Request | MessageKind::Notification => self.params_at.as_ref(),
+            MessageKind::Success => self.result_at.as_ref(),
+            MessageKind::Failure => self.error_at.as_ref(),
+        }
+    }
+
     /// Returns whether the message is a response.
     #[must_use]
     pub fn is_response(&self) -> bool {
@@ -171,6 +182,8 @@ pub struct Message {
     raw: Bytes,
     parts: Vec<Envelope>,
     is_batch: bool,
+    /// Read when it is first needed.
+    outline: OnceLock<Arc<Outline>>,
     param_headers: Option<Arc<[ParamHeader]>>,
     hints: Option<Arc<RequestHints>>,
     trace: Option<Arc<TraceContext>>,
@@ -231,6 +244,7 @@ impl Message {
                 raw,
                 parts,
                 is_batch: false,
+                outline: OnceLock::new(),
                 param_headers: None,
                 hints: None,
                 trace: None,
@@ -251,10 +265,49 @@ impl Message {
             raw,
             parts,
             is_batch: true,
+            outline: OnceLock::new(),
             param_headers: None,
             hints: None,
             trace: None,
         })
+    }
+
+    /// Parses `raw` like [`Message::parse`] if it is a response with the same result as `known`, with
+    /// another id at most. The result, which may have megabytes, is then compared with the known one
+    /// in place of being parsed. Returns `None` for any other message.
+    #[must_use]
+    pub fn parse_repeated(raw: &Bytes, known: &Self) -> Option<Self> {
+        let result_at = known.single()?.result_at.clone()?;
+        let (result, tail) = (result_at.len(), &known.raw[result_at.start..]);
+        let text = raw.trim_ascii_end();
+        let start = text.len().checked_sub(tail.len())?;
+        if text[start..] != *tail {
+            return None;
+        }
+        // The same message with a short result, which is parsed to check all that is not known.
+        let mut short = BytesMut::with_capacity(start + 4 + tail.len() - result);
+        short.extend_from_slice(&text[..start]);
+        short.extend_from_slice(b"null");
+        short.extend_from_slice(&tail[result..]);
+        let n_bytes = short.len();
+        let mut message = Self::parse(&short.freeze()).ok()?;
+        let is_same_shape = message.raw.len() == n_bytes && !message.outline().has_line_breaks;
+        let [part] = message.parts.as_mut_slice() else {
+            return None;
+        };
+        if part.kind != MessageKind::Success || part.result_at != Some(start..start + 4) {
+            return None;
+        }
+        part.result_at = Some(start..start + result);
+        let outline = known.outline.get_or_init(|| Arc::new(known.read_outline()));
+        let is_flat = message.outline().depth <= outline.depth;
+        message.outline = OnceLock::new();
+        if is_same_shape && is_flat {
+            // An error means that it is set, which it is not.
+            let _ = message.outline.set(Arc::clone(outline));
+        }
+        message.raw = raw.slice_ref(text);
+        Some(message)
     }
 
     /// Returns the bytes as received, without white space around them.
@@ -268,7 +321,7 @@ impl Message {
     /// JSON allows raw line breaks only as white space between tokens, so nothing else changes.
     #[must_use]
     pub fn on_one_line(&self) -> Bytes {
-        if memchr::memchr2(b'\n', b'\r', &self.raw).is_none() {
+        if !self.outline().has_line_breaks {
             return self.raw.clone();
         }
         let mut line = BytesMut::from(self.raw.as_ref());
@@ -307,7 +360,8 @@ impl Message {
     /// itself is the first level.
     #[must_use]
     pub fn is_deeper_than(&self, limit: usize) -> bool {
-        scan::is_deeper_than(&self.raw, limit)
+        // Each level has an opening and a closing bracket.
+        self.raw.len() / 2 > limit && self.outline().depth > limit
     }
 
     /// Returns the name of a member that receivers may read differently. Some readers ignore the
@@ -355,6 +409,38 @@ impl Message {
     #[must_use]
     pub fn error(&self, envelope: &Envelope) -> Option<&str> {
         self.text(envelope.error_at.as_ref())
+    }
+
+    /// Returns the members of the body of a part (its `params`, `result` or `error`), in their order:
+    /// the unescaped key and the text of the value. The text of a message that is not a batch is
+    /// scanned only once for all its members.
+    pub fn members(&self, part: &Envelope) -> impl Iterator<Item = (Cow<'_, str>, &str)> {
+        let body = self.text(part.body_at());
+        let single = body.filter(|_| !self.is_batch);
+        let known = single.and_then(|body| self.outline().members(body));
+        let scanned = match (&known, body) {
+            (None, Some(body)) => Some(scan::members(body)),
+            _ => None,
+        };
+        (known.into_iter().flatten()).chain(scanned.into_iter().flatten())
+    }
+
+    /// Returns the text of a member of the body of a part (its `params`, `result` or `error`). Of
+    /// duplicate members the last one counts, as for parsers.
+    #[must_use]
+    pub fn member(&self, part: &Envelope, key: &str) -> Option<&str> {
+        let members = self.members(part);
+        let found = members.filter(|(found, _)| found == key).last();
+        found.map(|(_, value)| value)
+    }
+
+    fn outline(&self) -> &Outline {
+        self.outline.get_or_init(|| Arc::new(self.read_outline()))
+    }
+
+    fn read_outline(&self) -> Outline {
+        let body_at = self.single().and_then(Envelope::body_at);
+        Outline::read(&self.raw, body_at.map(|at| at.start))
     }
 
     /// Returns the same message with another id. All other bytes stay the same.

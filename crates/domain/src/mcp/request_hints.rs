@@ -185,10 +185,14 @@ impl RequestHints {
 #[must_use]
 pub fn extract_hints(message: Message) -> Message {
     let names = ["riglm", BAGGAGE, TRACEPARENT];
+    let searched = match message.single() {
+        Some(only) => message.member(only, "_meta").unwrap_or_default().as_bytes(),
+        None => message.raw(),
+    };
     // A search for the names is cheaper than reading the members, and mostly sufficient.
     let has_any = names
         .iter()
-        .any(|name| memchr::memmem::find(message.raw(), name.as_bytes()).is_some());
+        .any(|name| memchr::memmem::find(searched, name.as_bytes()).is_some());
     if !has_any {
         return message;
     }

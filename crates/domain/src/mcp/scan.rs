@@ -123,7 +123,7 @@ pub fn is_deeper_than(json: &[u8], limit: usize) -> bool {
 }
 
 /// Returns the position after the string that starts at `at`.
-fn string_end(bytes: &[u8], at: usize) -> Option<usize> {
+pub(super) fn string_end(bytes: &[u8], at: usize) -> Option<usize> {
     if bytes.get(at) != Some(&b'"') {
         return None;
     }

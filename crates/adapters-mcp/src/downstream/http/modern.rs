@@ -58,8 +58,9 @@ pub(super) fn is_modern_message(headers: &HeaderMap, message: &Message) -> bool 
     let Some(envelope) = message.single() else {
         return is_named;
     };
-    let meta = RequestMeta::read(message.params(envelope));
-    meta.protocol_version.is_some() || (is_named && envelope.method() != Some(method::INITIALIZE))
+    let meta = message.member(envelope, "_meta").map(RequestMeta::of_meta);
+    meta.is_some_and(|meta| meta.protocol_version.is_some())
+        || (is_named && envelope.method() != Some(method::INITIALIZE))
 }
 
 /// Serves a message that was posted.

@@ -32,6 +32,7 @@ use crate::proxy::session_jobs::Reply;
 use crate::proxy::upstream_cache::{CachedList, ListKey};
 use crate::proxy::upstream_session::UpstreamSession;
 use crate::proxy::upstream_set::Unavailable;
+use crate::safeguards::ListText;
 use crate::work_sessions::RequestKind;
 use riglm_discovery::search::{Catalog, ServerText};
 
@@ -178,7 +179,8 @@ pub(in crate::proxy) async fn list_page(
         let row = session.client_context.session_id(&session.shared).await;
         let session_key = session.client_context.session_key(row);
         let (shared, hints) = (&session.shared, message.hints());
-        shared.note_shown(&session.client_context, session_key, hints, &result);
+        let list = ListText::of_result(&result);
+        shared.note_shown(&session.client_context, session_key, hints, list);
     }
     Reply::Result(result)
 }

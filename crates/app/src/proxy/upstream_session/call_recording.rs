@@ -6,7 +6,7 @@ use std::time::Instant;
 use jiff::Timestamp;
 use riglm_domain::catalog::tool::ToolRef;
 use riglm_domain::id::{InvocationId, SessionId, ToolName, WorkSessionId};
-use riglm_domain::mcp::message::Message;
+use riglm_domain::mcp::message::{Envelope, Message};
 use riglm_domain::mcp::protocol::Era;
 use riglm_domain::mcp::rpc_error::{RpcError, RpcErrorCode};
 use riglm_domain::usage::invocation::{Outcome, SessionKey, ToolSource};
@@ -108,9 +108,15 @@ impl CallRecording {
     }
 
     /// Stores a call whose answer asks for input, so that its further rounds are recognized.
-    pub(super) fn note_result(&self, row: &CallRow, request: Option<&Message>, result: &str) {
+    pub(super) fn note_result(
+        &self,
+        row: &CallRow,
+        request: Option<&Message>,
+        answer: &Message,
+        part: &Envelope,
+    ) {
         if self.scope.client_context.era() == Era::Modern {
-            self.rounds.note_result(row, request, result);
+            self.rounds.note_result(row, request, answer, part);
         }
     }
 

@@ -128,7 +128,7 @@ impl UpstreamSession {
             let Some((method, id)) = part.as_request() else {
                 continue;
             };
-            let name = RequestParams::read(message.params(part)).name();
+            let name = RequestParams::of(&message, part).name();
             let call = call(method, name.as_deref());
             let operation = SpanOperation::Upstream(self.scope.upstream(), call);
             let Some(span) = self.scope.shared.span(&operation, message.trace()) else {

@@ -10,7 +10,7 @@ use riglm_domain::mcp::message::{Envelope, Message};
 use riglm_domain::mcp::protocol::Era;
 use riglm_domain::mcp::rpc_error::RpcErrorCode;
 use riglm_domain::mcp::scan::unescape;
-use riglm_domain::mcp::tool_result::is_error;
+use riglm_domain::mcp::tool_result::has_error_result;
 use serde_json::Value;
 
 use super::scope::UpstreamScope;
@@ -65,14 +65,14 @@ impl ErrorHints {
             return None;
         }
         let is_error = match (message.result(answer), message.error(answer)) {
-            (Some(result), _) => is_error(result),
+            (Some(_), _) => has_error_result(message, answer),
             (None, Some(error)) => !is_of_proxy(error),
             (None, None) => false,
         };
         let request = pending.message.as_ref().filter(|_| is_error)?;
         let mut parts = request.envelopes().iter();
         let part = parts.find(|part| request.single().is_some() || part.id() == answer.id())?;
-        let params = RequestParams::read(request.params(part));
+        let params = RequestParams::of(request, part);
         let name = params.name()?;
         let is_listed = || {
             let known = shared.last_catalog_of(client_context);

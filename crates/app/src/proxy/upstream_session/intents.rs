@@ -104,11 +104,12 @@ impl IntentLayer {
     }
 
     /// Stores the intents in a result of a modern server that asks for input.
-    pub(super) async fn on_result(&self, result: &str) {
-        if self.0.shared.intents().is_none() || !is_input_required(result) {
+    pub(super) async fn on_result(&self, answer: &Message, part: &Envelope) {
+        if self.0.shared.intents().is_none() || !is_input_required(answer, part) {
             return;
         }
-        let requests = member(result, "inputRequests").filter(|all| all.starts_with('{'));
+        let requests = answer.member(part, "inputRequests");
+        let requests = requests.filter(|all| all.starts_with('{'));
         for (_, request) in requests.into_iter().flat_map(members) {
             let method = member(request, "method").map(|method| method.trim_matches('"'));
             if method == Some(SAMPLING) {

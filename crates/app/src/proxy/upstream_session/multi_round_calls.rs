@@ -9,7 +9,7 @@ use std::collections::VecDeque;
 
 use parking_lot::Mutex;
 use riglm_domain::id::InvocationId;
-use riglm_domain::mcp::message::Message;
+use riglm_domain::mcp::message::{Envelope, Message};
 use riglm_domain::privacy::canonical::write_canonical;
 use sha2::{Digest, Sha256};
 
@@ -151,16 +151,23 @@ impl MultiRoundCalls {
     }
 
     /// Stores a call whose answer asks for input.
-    pub(super) fn note_result(&self, row: &CallRow, request: Option<&Message>, result: &str) {
-        if !is_input_required(result) {
+    pub(super) fn note_result(
+        &self,
+        row: &CallRow,
+        request: Option<&Message>,
+        answer: &Message,
+        part: &Envelope,
+    ) {
+        if !is_input_required(answer, part) {
             return;
         }
+        let result = answer.result(part).unwrap_or_default();
         let Some((message, envelope)) =
             request.and_then(|message| Some((message, message.single()?)))
         else {
             return;
         };
-        let params = RequestParams::read(message.params(envelope));
+        let params = RequestParams::of(message, envelope);
         let key = RoundKey::new(&params, request_state(result).as_deref());
         self.0.lock().remember(key, row.call);
     }

@@ -122,7 +122,7 @@ impl UpstreamSession {
         let Some((method, id)) = envelope.as_request() else {
             return Ok(OpenedRequest::ToSend(None));
         };
-        let params = RequestParams::read(message.params(envelope));
+        let params = RequestParams::of(message, envelope);
         let meta = params.protocol_meta();
         if let Some(meta) = &meta {
             meta.check_complete(method)?;

@@ -11,7 +11,7 @@ use riglm_domain::mcp::message::{Envelope, Message, MessageKind, RequestId};
 use riglm_domain::mcp::meta::SUBSCRIPTION_ID;
 use riglm_domain::mcp::protocol::Revision;
 use riglm_domain::mcp::request_hints::RequestHints;
-use riglm_domain::mcp::tool_result::is_error;
+use riglm_domain::mcp::tool_result::has_error_result;
 use riglm_domain::usage::invocation::Outcome;
 use riglm_ports::downstream::{ClientLink as _, Route};
 use riglm_ports::observer::Event;
@@ -27,6 +27,7 @@ use super::scope::UpstreamScope;
 use super::upstream_requests::{Pending, RequestPurpose, ServerRequest};
 use crate::proxy::request_params::{IdMember, agreed_revision, id_member};
 use crate::proxy::request_tracing::end_of;
+use crate::safeguards::ListText;
 
 /// The notifications that concern the server as a whole and never one request.
 const STANDALONE: [&str; 4] = [
@@ -356,12 +357,11 @@ impl UpstreamSession {
             }
             RequestPurpose::ListTools => match result {
                 Some(result) if !pending.is_cancelled => {
-                    let other = (self.tools)
+                    let list = (self.tools)
                         .record_list(result, &pending, envelope.id())
                         .await;
-                    self.note_shown(&pending, other.as_deref().unwrap_or(result))
-                        .await;
-                    match other {
+                    self.note_shown(&pending, list.shown(result)).await;
+                    match list.replacement {
                         Some(other) => message.with_result(&other),
                         None => message,
                     }
@@ -376,19 +376,19 @@ impl UpstreamSession {
             }
             RequestPurpose::Call(_) | RequestPurpose::Exchange { .. } => {
                 let is_call = matches!(pending.purpose, RequestPurpose::Call(_));
-                if result.is_some_and(|result| is_call && is_error(result)) {
+                if is_call && has_error_result(&message, envelope) {
                     outcome = Outcome::Error;
                 }
                 let response = Response::Message {
                     size_bytes: message.raw().len(),
                     result,
                 };
-                if let Some(result) = result {
+                if result.is_some() {
                     if let RequestPurpose::Call(Some(row)) = &pending.purpose {
                         let request = pending.message.as_ref();
-                        self.recording.note_result(row, request, result);
+                        self.recording.note_result(row, request, &message, envelope);
                     }
-                    self.intents.on_result(result).await;
+                    self.intents.on_result(&message, envelope).await;
                 }
                 self.complete(pending, outcome, response).await;
                 message
@@ -402,7 +402,7 @@ impl UpstreamSession {
 
     /// Passes a list that the client is shown to the safeguards. With several upstreams the
     /// aggregator passes the merged list.
-    async fn note_shown(&self, asked: &Pending, result: &str) {
+    async fn note_shown(&self, asked: &Pending, list: ListText<'_>) {
         if self.scope.is_merged() || self.scope.shared.safeguards().is_none() {
             return;
         }
@@ -417,7 +417,7 @@ impl UpstreamSession {
             client_context,
             ..
         } = &*self.scope;
-        shared.note_shown(client_context, session_key, hints, result);
+        shared.note_shown(client_context, session_key, hints, list);
     }
 
     /// Processes an answered handshake: stores the revision and creates the session row.

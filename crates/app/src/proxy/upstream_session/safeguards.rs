@@ -102,8 +102,9 @@ pub(super) fn admit(scope: &UpstreamScope, call: &CallContext<'_>) -> CallDecisi
 /// Returns the answer to a call with the text that the safeguards add. Returns `None` if they add
 /// nothing.
 pub(super) fn with_guard_notes(guard: &Guard, answer: &Message) -> Option<Message> {
-    let result = answer.result(answer.single()?)?;
-    if is_input_required(result) {
+    let part = answer.single()?;
+    let result = answer.result(part)?;
+    if is_input_required(answer, part) {
         return None; // The call goes on.
     }
     let told = guard.on_answer(result)?;

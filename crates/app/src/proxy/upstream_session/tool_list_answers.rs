@@ -13,33 +13,69 @@ use riglm_domain::selection::shown::SelectionMode;
 use riglm_ports::observer::{Event, ListShownEvent};
 
 use super::upstream_requests::Pending;
-use super::upstream_tools::{UpstreamTools, next_cursor};
+use super::upstream_tools::UpstreamTools;
 use crate::proxy::page_cache::SeenPage;
 use crate::proxy::tool_sets::PagePosition;
+use crate::safeguards::ListText;
 
 /// The size in bytes above which a page is parsed outside the request workers.
 const LARGE_BYTES: usize = 256 << 10;
 /// The result member that says which caches may store a list (revision 2026-07-28).
 const CACHE_SCOPE: &str = "cacheScope";
 
+/// A recorded `tools/list` result.
+#[derive(Debug, Default)]
+pub(super) struct RecordedList {
+    /// Its page; `None` if it could not be parsed.
+    seen: Option<Arc<SeenPage>>,
+    /// The result to show in its place.
+    pub(super) replacement: Option<String>,
+}
+
+impl RecordedList {
+    /// Returns the array of tools that is shown, of a list with this result.
+    pub(super) fn shown<'a>(&'a self, result: &'a str) -> ListText<'a> {
+        match (&self.replacement, &self.seen) {
+            (Some(shown), _) => ListText::of_result(shown),
+            (None, Some(seen)) => seen.tools(),
+            (None, None) => ListText::of_result(result),
+        }
+    }
+}
+
 impl UpstreamTools {
     /// Records the tools of a `tools/list` result, the answer to the request `asked` with this id.
-    /// Returns the result to show in its place, or `None` to show it unchanged.
     pub(super) async fn record_list(
         &self,
         result: &str,
         asked: &Pending,
         id: Option<&RequestId>,
-    ) -> Option<String> {
+    ) -> RecordedList {
         let at = cursor(asked, id);
-        let seen = self.record_page(result, at.is_none()).await?;
+        let seen = self.record_page(result, at.is_none()).await;
+        let replacement = match &seen {
+            Some(seen) => self.replacement(result, seen, at.as_deref(), id).await,
+            None => None,
+        };
+        RecordedList { seen, replacement }
+    }
+
+    /// Returns the result to show in place of a recorded page, or `None` to show it unchanged. The
+    /// page was requested with the cursor `at`.
+    async fn replacement(
+        &self,
+        result: &str,
+        seen: &Arc<SeenPage>,
+        at: Option<&str>,
+        id: Option<&RequestId>,
+    ) -> Option<String> {
         let row = self.scope.session_id().await;
         self.scope
             .shared
             .recorder
             .tools_listed(row, &seen.listing)
             .await;
-        let mut hidden = self.hidden_of(&seen);
+        let mut hidden = self.hidden_of(seen);
         if id.is_some_and(|id| InternalRequest::FanOut.has(id)) {
             return None; // The aggregator selects from the merged list.
         }
@@ -91,7 +127,7 @@ impl UpstreamTools {
         if !self.scope.shared.needs_catalogs() {
             return shorter;
         }
-        let is_place_of_own = self.note_page(&seen, at.as_deref());
+        let is_place_of_own = self.note_page(seen, at);
         let Some(tool) = self.scope.shared.own_tools().filter(|_| is_place_of_own) else {
             return shorter;
         };
@@ -112,7 +148,7 @@ impl UpstreamTools {
     /// parsed.
     pub(super) async fn record_page(&self, result: &str, is_first: bool) -> Option<Arc<SeenPage>> {
         let seen = self.read_page(result).await?;
-        let is_last = next_cursor(result).is_none();
+        let is_last = seen.next_cursor.is_none();
         let now = self.scope.shared.recorder.now();
         let position = PagePosition { is_first, is_last };
         self.scope
@@ -149,13 +185,7 @@ impl UpstreamTools {
             let page = ToolPage::split(&text)?;
             let listing = ToolListing::new(&upstream_name, &page, &text);
             entry.params.learn(&page, &text);
-            let seen = SeenPage {
-                upstream: upstream_name,
-                result: text,
-                names: page.tools().iter().map(|tool| tool.name.clone()).collect(),
-                listing: listing.id.clone(),
-                page,
-            };
+            let seen = SeenPage::new(upstream_name, page, listing.id.clone(), text);
             Ok((Arc::new(seen), listing))
         };
         let read: Result<_, ToolPageError> = if result.len() > LARGE_BYTES {

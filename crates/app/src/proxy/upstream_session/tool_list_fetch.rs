@@ -15,10 +15,11 @@ use tokio::sync::oneshot;
 use super::UpstreamSession;
 use super::error_hints::FailedCall;
 use super::upstream_requests::Pending;
-use super::upstream_tools::{Pages, WholeList, next_cursor};
+use super::upstream_tools::{Pages, WholeList};
 use crate::proxy::list_kind::ListKind;
 use crate::proxy::list_template::{ListFetchError, ListTemplate};
 use crate::proxy::own_tools::{OwnTool, OwnTools};
+use crate::proxy::page_cache::next_cursor;
 use riglm_discovery::search::Catalog;
 
 /// The generation of a request that was not sent on any connection yet.
@@ -90,7 +91,7 @@ impl UpstreamSession {
             let seen = self.tools.record_page(result, cursor.is_none()).await;
             let page = seen.ok_or(ListFetchError::InvalidList)?;
             self.tools.hidden_of(&page);
-            let next = next_cursor(result).map(str::to_owned);
+            let next = page.next_cursor.as_deref().map(str::to_owned);
             pages.add(page);
             if next.is_none() || next == cursor {
                 break;

@@ -97,13 +97,6 @@ struct ToolsState {
     taken: TakenNames,
 }
 
-/// Returns the JSON text of the cursor of the next page. Some servers send an empty cursor with the
-/// last page.
-pub(super) fn next_cursor(result: &str) -> Option<&str> {
-    let cursor = member(result, "nextCursor").filter(|cursor| cursor.starts_with('"'));
-    cursor.filter(|cursor| *cursor != r#""""#)
-}
-
 /// The tools of one upstream as one client sees them, and what the upstream said about itself.
 #[derive(Debug)]
 pub(in crate::proxy) struct UpstreamTools {
@@ -173,7 +166,7 @@ impl UpstreamTools {
     /// ones.
     pub(super) fn note_page(&self, page: &Arc<SeenPage>, cursor: Option<&str>) -> bool {
         let tool = self.scope.shared.own_tools().map(|tools| &**tools);
-        let next = next_cursor(&page.result);
+        let next = page.next_cursor.as_deref();
         let is_last = next.is_none();
         // Client and server may escape the cursor differently, so it is compared unescaped.
         let next = next.and_then(unescape).map(Cow::into_owned);

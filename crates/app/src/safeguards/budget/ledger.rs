@@ -1,7 +1,6 @@
 //! The token use of work sessions, in memory.
 
 use std::collections::HashSet;
-use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 use std::num::{NonZeroU64, NonZeroUsize};
 use std::time::Instant;
 
@@ -48,14 +47,12 @@ impl Account {
         }
     }
 
-    /// Returns whether a page of tools is new for the work session.
-    pub(super) fn is_new_page(&mut self, page: &str) -> bool {
-        let mut hasher = DefaultHasher::new();
-        page.hash(&mut hasher);
+    /// Returns whether a page of tools with this digest is new for the work session.
+    pub(super) fn is_new_page(&mut self, digest: u64) -> bool {
         if self.pages.len() >= MAX_PAGES {
             self.pages.clear();
         }
-        self.pages.insert(hasher.finish())
+        self.pages.insert(digest)
     }
 }
 

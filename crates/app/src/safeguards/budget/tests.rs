@@ -156,9 +156,13 @@ fn definitions_arguments_and_results_count() {
     for n in [7_000, 7_000, 8_000] {
         let list = format!(r#"{{"ttlMs":{n},"tools":["{}"]}}"#, long(n));
         // The first list is shown again, and counts once.
-        stage
-            .budgets
-            .record_list(call.session_key, None, None, &list, call.at);
+        stage.budgets.record_list(
+            call.session_key,
+            None,
+            None,
+            ListText::of_result(&list),
+            call.at,
+        );
     }
     stage.budgets.admit(&call).unwrap();
     stage.notice_text(&call, &long(6_000));
@@ -221,7 +225,13 @@ fn clients_lower_the_budget_and_raise_it_if_permitted() {
     let session_key = stage.call().session_key;
     let list = format!(r#"{{"tools":["{}"]}}"#, long(5_999));
     let at = stage.call().at;
-    (stage.budgets).record_list(session_key, None, Some(10_000), &list, at);
+    (stage.budgets).record_list(
+        session_key,
+        None,
+        Some(10_000),
+        ListText::of_result(&list),
+        at,
+    );
     assert!(
         stage
             .notice_text(&stage.call(), "")

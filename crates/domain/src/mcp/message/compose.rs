@@ -1,6 +1,7 @@
 //! The messages that riglm writes itself. Their members are always in the same order.
 
 use std::ops::Range;
+use std::sync::OnceLock;
 
 use bytes::Bytes;
 use serde_json::Value;
@@ -144,6 +145,7 @@ impl Draft {
             raw: Bytes::from(self.text),
             parts: vec![self.envelope],
             is_batch: false,
+            outline: OnceLock::new(),
             param_headers: None,
             hints: None,
             trace: None,

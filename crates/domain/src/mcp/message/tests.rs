@@ -216,3 +216,46 @@ fn ambiguous_members_are_found() {
     let batch = format!(r#"[{{"jsonrpc":"2.0","id":2,"method":"ping"}},{answer}]"#);
     assert_eq!(found(&batch).as_deref(), Some("Method"));
 }
+
+#[test]
+fn a_repeated_result_is_parsed_by_comparison() {
+    let known = r#"{"jsonrpc":"2.0","id":1,"result":{"tools":[{"name":"\"}"}], "next":"c"}}"#;
+    let known = Message::from_text(known.into()).unwrap();
+    let again = |text: &str| Message::parse_repeated(&Bytes::from(text.to_owned()), &known);
+    for text in [
+        r#"{"jsonrpc":"2.0","id":1,"result":{"tools":[{"name":"\"}"}], "next":"c"}}"#,
+        "{\"id\":\"x\", \"jsonrpc\":\"2.0\",\n\"result\":{\"tools\":[{\"name\":\"\\\"}\"}], \"next\":\"c\"}}\n",
+        r#"{"x":[[[[[1]]]]],"id":7,"result":{"tools":[{"name":"\"}"}], "next":"c"}}"#,
+    ] {
+        let (found, read) = (
+            again(text).unwrap(),
+            Message::from_text(text.into()).unwrap(),
+        );
+        let part = &found.envelopes()[0];
+        assert_eq!(format!("{:?}", found.parts), format!("{:?}", read.parts));
+        assert_eq!(found.raw(), read.raw());
+        assert_eq!(found.member(part, "next"), Some("\"c\""));
+        assert_eq!(
+            found.member(part, "tools"),
+            read.member(&read.parts[0], "tools")
+        );
+        assert_eq!(found.on_one_line(), read.on_one_line());
+        for limit in 1..8 {
+            assert_eq!(
+                found.is_deeper_than(limit),
+                read.is_deeper_than(limit),
+                "{limit} {text}"
+            );
+        }
+    }
+    for other in [
+        r#"{"jsonrpc":"2.0","id":1,"result":{"tools":[{"name":"\"}"}], "next":"d"}}"#,
+        r#"{"jsonrpc":"2.0","id":1,"method":"m","params":{"tools":[{"name":"\"}"}], "next":"c"}}"#,
+        r#"{"jsonrpc":"2.0","id":1,"result":0,"result":{"tools":[{"name":"\"}"}], "next":"c"}}"#,
+        r#"{"id":1,"result":{"a":{"tools":[{"name":"\"}"}], "next":"c"}}"#,
+        r#"{"id":1,"a":"b\"result":{"tools":[{"name":"\"}"}], "next":"c"}}"#,
+        "",
+    ] {
+        assert!(again(other).is_none(), "{other}");
+    }
+}
