@@ -14,6 +14,8 @@ mod active_sessions;
 mod config;
 mod keys;
 
+use std::cell::RefCell;
+use std::collections::HashMap;
 use std::num::NonZeroUsize;
 use std::sync::Arc;
 use std::time::Duration;
@@ -95,9 +97,37 @@ pub struct WorkSessions {
 #[derive(Debug)]
 struct SessionMaps {
     lanes: ActiveSessions,
-    windows: LruCache<ClientKey, ClientWindows>,
-    clients: LruCache<SessionId, ClientKey>,
+    windows: LruCache<ClientKey, KeyedWindows>,
+    clients: LruCache<SessionId, ConnectionClient>,
     traces: LruCache<(ClientKey, TraceId), WorkSessionKey>,
+}
+
+/// The client of a connection.
+#[derive(Debug)]
+struct ConnectionClient {
+    principal: Principal,
+    name: Box<str>,
+    profile: Option<Box<str>>,
+    workspace: Option<KeyedHash>,
+    /// The key of these.
+    key: ClientKey,
+}
+
+impl ConnectionClient {
+    fn is_of(&self, request: &WorkRequest<'_>) -> bool {
+        self.principal == *request.principal
+            && *self.name == *request.client_name
+            && self.profile.as_deref() == request.profile
+            && self.workspace == request.workspace
+    }
+}
+
+/// The windows of a client with their session keys. Each request asks for keys, and a hash takes
+/// longer than finding it here.
+#[derive(Debug, Default)]
+struct KeyedWindows {
+    windows: ClientWindows,
+    keys: RefCell<HashMap<usize, WorkSessionKey>>,
 }
 
 /// A session key with the longest pause of its work session.
@@ -179,14 +209,14 @@ impl WorkSessions {
             windows, clients, ..
         } = &mut *state;
         let client = clients.pop(&connection);
-        if let Some(windows) = client.and_then(|client| windows.get_mut(&client)) {
-            windows.remove_connection(connection);
+        if let Some(known) = client.and_then(|client| windows.get_mut(&client.key)) {
+            known.windows.remove_connection(connection);
         }
     }
 
     /// Returns the session key of a request.
     fn find_key(&self, state: &mut SessionMaps, request: &WorkRequest<'_>) -> KeyWithGap {
-        let client = self.keys.client(request);
+        let client = self.client_key(state, request);
         let hints = request.hints;
         if let Some(key) = self.keys.chosen_key(&client, hints) {
             let idle_gap = MAX_CHOSEN_KEY_GAP.max(self.idle_gap.most()).into();
@@ -201,27 +231,42 @@ impl WorkSessions {
         if let Some(key) = joined {
             return KeyWithGap { key, idle_gap };
         }
-        let SessionMaps {
-            lanes,
-            windows,
-            clients,
-            ..
-        } = &mut *state;
-        // At the end of a connection only its id is known, so its client is stored here.
-        clients.put(request.connection, client);
-        let windows = windows.get_or_insert_mut(client, ClientWindows::default);
-        let goes_on = |number| {
-            let key = self.keys.window(&client, number);
-            lanes.goes_on(key, request.now, idle_gap)
+        let SessionMaps { lanes, windows, .. } = &mut *state;
+        let KeyedWindows { windows, keys } =
+            windows.get_or_insert_mut(client, KeyedWindows::default);
+        let key_of = |number| {
+            let mut keys = keys.borrow_mut();
+            let key = keys.entry(number);
+            *key.or_insert_with(|| self.keys.window(&client, number))
         };
+        let goes_on = |number| lanes.goes_on(key_of(number), request.now, idle_gap);
         let number = windows.assign_window(
             request.connection,
             request.kind == RequestKind::Call,
             request.now,
             goes_on,
         );
-        let key = self.keys.window(&client, number);
+        let key = key_of(number);
         store_trace(state, client, request, KeyWithGap { key, idle_gap })
+    }
+
+    /// Returns the key of the client of a request. It is stored with the connection: at the end of the
+    /// connection only its id is known.
+    fn client_key(&self, state: &mut SessionMaps, request: &WorkRequest<'_>) -> ClientKey {
+        let known = state.clients.get(&request.connection);
+        if let Some(known) = known.filter(|known| known.is_of(request)) {
+            return known.key;
+        }
+        let key = self.keys.client(request);
+        let client = ConnectionClient {
+            principal: request.principal.clone(),
+            name: request.client_name.into(),
+            profile: request.profile.map(Into::into),
+            workspace: request.workspace,
+            key,
+        };
+        state.clients.put(request.connection, client);
+        key
     }
 
     /// Asks the store; `None` if it fails or times out.

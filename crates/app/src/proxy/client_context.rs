@@ -113,6 +113,8 @@ struct LastList {
 #[derive(Clone, Debug, Default)]
 struct ClientDeclaration {
     client: ClientDescription,
+    /// The keyed hash of the client, once it was needed.
+    client_hash: Option<KeyedHash>,
     revision: Option<Revision>,
     /// Whether the revision was agreed on. Otherwise it was only requested.
     is_agreed: bool,
@@ -185,6 +187,7 @@ impl ClientContext {
     pub(super) fn set_description(&self, client: ClientDescription, requested: Option<&str>) {
         let mut declaration = self.declaration.lock();
         declaration.client = client;
+        declaration.client_hash = None;
         // The requested revision is preliminary. A revision that was agreed before holds until the
         // server answers.
         if declaration.revision.is_none() {
@@ -207,6 +210,7 @@ impl ClientContext {
         let mut declaration = self.declaration.lock();
         if !declaration.is_agreed {
             declaration.client = ClientDescription::of_request(meta);
+            declaration.client_hash = None;
             declaration.revision = meta.revision();
         }
     }
@@ -319,7 +323,13 @@ impl ClientContext {
 
     /// Returns the keyed hash that identifies the client in rows.
     pub(super) fn client_hash(&self, recorder: &Recorder) -> KeyedHash {
-        recorder.client_hash(&self.principal, &self.declaration.lock().client.info)
+        let mut declaration = self.declaration.lock();
+        let ClientDeclaration {
+            client,
+            client_hash,
+            ..
+        } = &mut *declaration;
+        *client_hash.get_or_insert_with(|| recorder.client_hash(&self.principal, &client.info))
     }
 
     /// Registers a notification of a changed tool list.
@@ -526,9 +536,10 @@ impl ClientContext {
     ) -> Option<WorkSessionId> {
         let work_sessions = shared.work_sessions.as_ref()?;
         let connection = self.session_id(shared).await;
-        let (info, work) = {
+        let (client_name, work) = {
             let declaration = self.declaration.lock();
-            (declaration.client.info.clone(), declaration.work.clone())
+            let name = declaration.client.info.name.clone();
+            (name, declaration.work.clone())
         };
         // The work session key of the handshake applies to requests without a key.
         let hints_of_all = work.filter(|_| hints.session.is_none()).map(|work| {
@@ -539,8 +550,8 @@ impl ClientContext {
         let roots = || *self.roots.lock();
         let request = WorkRequest {
             principal: &self.principal,
-            client_name: &info.name,
-            client: shared.recorder.client_hash(&self.principal, &info),
+            client_name: &client_name,
+            client: self.client_hash(&shared.recorder),
             profile: self.profile_name(),
             workspace: *self.workspace.get_or_init(roots),
             hints: hints_of_all.as_ref().unwrap_or(hints),
