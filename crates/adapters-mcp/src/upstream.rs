@@ -10,6 +10,7 @@ mod detect;
 pub mod era;
 pub mod guard;
 mod http;
+pub mod huge_pages;
 mod limits;
 mod process_group;
 pub mod shared;

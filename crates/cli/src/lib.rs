@@ -53,6 +53,7 @@ use crate::compose::Extensions;
 /// ```
 #[must_use]
 pub fn main_with(extensions: Extensions) -> ExitCode {
+    riglm_adapters_mcp::upstream::huge_pages::turn_off();
     let cli = match Cli::try_parse().and_then(Cli::validate) {
         Ok(cli) => cli,
         Err(error) => return exit::refuse(&error),

@@ -28,6 +28,7 @@ use tokio::sync::mpsc;
 use tokio_util::sync::{CancellationToken, DropGuard};
 
 use super::guard::Guard;
+use super::huge_pages::with_inherited_setting;
 use super::limits::UpstreamLimits;
 use super::process_group::ProcessGroup;
 use process::Process;
@@ -78,8 +79,7 @@ impl StdioConnector {
             }
             command.current_dir(directory);
         }
-        command
-            .spawn()
+        with_inherited_setting(|| command.spawn())
             .map_err(|error| self.not_started(&error.to_string()))
     }
 
