@@ -13,6 +13,8 @@ mod era;
 pub(super) mod event_stream;
 mod exchange;
 mod json_stream;
+mod known_lists;
+mod local_client;
 pub(super) mod modern;
 pub(super) mod open_exchanges;
 mod post_body;

@@ -114,7 +114,7 @@ impl GuardedClient {
                 .map_err(|error| RequestRefused::Failed(failure(&error)))?;
             let may_follow =
                 policy == OAuthHttpRedirectPolicy::Follow && n_redirects < MAX_REDIRECTS;
-            match (redirect(&response), again) {
+            match (redirect(&response, response.url()), again) {
                 (Some(target), Some(mut next)) if may_follow => {
                     *next.url_mut() = target;
                     request = next;

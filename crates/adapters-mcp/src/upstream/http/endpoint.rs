@@ -18,15 +18,17 @@ use super::super::config::UpstreamConfigError;
 use super::super::credentials::Tokens;
 use super::super::limits::UpstreamLimits;
 use super::address::{AddressRefused, GuardedResolver, NotResolved, is_allowed, is_local};
+use super::known_lists::KnownLists;
+use super::local_client::LocalClient;
 use super::post_body::PostBody;
 use super::reply;
 
 /// Common servers close an idle connection after 5 s. Closing it earlier avoids sending a request
 /// on a connection that the server is closing; such a request could not be repeated.
-const POOL_IDLE_TIMEOUT: Duration = Duration::from_secs(4);
-const MAX_IDLE_CONNECTIONS: usize = 256;
+pub(super) const POOL_IDLE_TIMEOUT: Duration = Duration::from_secs(4);
+pub(super) const MAX_IDLE_CONNECTIONS: usize = 256;
 /// Detects peers that vanished silently, even below a stream that is silent for hours.
-const KEEPALIVE: Duration = Duration::from_secs(30);
+pub(super) const KEEPALIVE: Duration = Duration::from_secs(30);
 const MAX_REDIRECTS: usize = 3;
 
 pub(in super::super) struct Endpoint {
@@ -36,6 +38,9 @@ pub(in super::super) struct Endpoint {
     /// The configured headers, including credentials.
     pub(in super::super) headers: HeaderMap,
     client: Client,
+    pub(super) known_lists: KnownLists,
+    /// The client for a server on this machine.
+    local: Option<LocalClient>,
     /// The source of OAuth tokens, if the upstream uses OAuth.
     tokens: Option<Arc<Tokens>>,
 }
@@ -102,6 +107,8 @@ impl Endpoint {
         let client = builder.build().map_err(UpstreamConfigError::Client)?;
         Ok(Self {
             name,
+            known_lists: KnownLists::default(),
+            local: LocalClient::new(&url, limits.connect_timeout),
             url,
             limits,
             headers,
@@ -125,10 +132,7 @@ impl Endpoint {
         message: Bytes,
         mut taken: Option<oneshot::Sender<()>>,
     ) -> Result<Response, UpstreamError> {
-        let body = || {
-            let body = PostBody::new(message.clone(), taken.take());
-            Some(reqwest::Body::wrap(body))
-        };
+        let body = || Some(PostBody::new(message.clone(), taken.take()));
         self.execute(Method::POST, url, headers, body).await
     }
 
@@ -152,7 +156,7 @@ impl Endpoint {
         method: Method,
         url: &Url,
         headers: &HeaderMap,
-        mut body: impl FnMut() -> Option<reqwest::Body>,
+        mut body: impl FnMut() -> Option<PostBody>,
     ) -> Result<Response, UpstreamError> {
         let mut token = match &self.tokens {
             Some(tokens) => Some(tokens.current().await?),
@@ -162,14 +166,11 @@ impl Endpoint {
         let mut target = url.clone();
         let mut n_redirects = 0;
         loop {
-            let mut request = Request::new(method.clone(), target.clone());
-            request.headers_mut().clone_from(headers);
+            let mut headers = headers.clone();
             if let Some(token) = &token {
-                request.headers_mut().insert(AUTHORIZATION, token.clone());
+                headers.insert(AUTHORIZATION, token.clone());
             }
-            *request.body_mut() = body();
-            let sent = self.client.execute(request).await;
-            let response = sent.map_err(|error| failure(&error))?;
+            let response = self.send(method.clone(), &target, headers, body()).await?;
             if response.status() == StatusCode::UNAUTHORIZED
                 && std::mem::take(&mut may_renew)
                 && let (Some(tokens), Some(refused)) = (&self.tokens, &token)
@@ -179,24 +180,42 @@ impl Endpoint {
                 token = Some(renewed);
                 continue;
             }
-            match redirect(&response) {
+            match redirect(&response, &target) {
                 Some(next) if n_redirects < MAX_REDIRECTS => target = next,
                 _ => return Ok(response),
             }
             n_redirects += 1;
         }
     }
+
+    /// Sends a request once and returns the head of the response.
+    async fn send(
+        &self,
+        method: Method,
+        target: &Url,
+        headers: HeaderMap,
+        body: Option<PostBody>,
+    ) -> Result<Response, UpstreamError> {
+        if let Some(local) = &self.local {
+            let body = body.unwrap_or_else(PostBody::empty);
+            return local.execute(method, target, headers, body).await;
+        }
+        let mut request = Request::new(method, target.clone());
+        *request.headers_mut() = headers;
+        *request.body_mut() = body.map(reqwest::Body::wrap);
+        let sent = self.client.execute(request).await;
+        sent.map_err(|error| failure(&error))
+    }
 }
 
-/// Returns the target of a redirect. Only targets within the same origin are allowed, because
+/// Returns the target of a redirect from `url`. Only targets within the same origin are allowed, because
 /// credentials are sent there, and only the two statuses that keep the method and the body.
-pub(in super::super) fn redirect(response: &Response) -> Option<Url> {
+pub(in super::super) fn redirect(response: &Response, url: &Url) -> Option<Url> {
     let status = response.status();
     if status != StatusCode::TEMPORARY_REDIRECT && status != StatusCode::PERMANENT_REDIRECT {
         return None;
     }
     let location = response.headers().get(LOCATION)?.to_str().ok()?;
-    let url = response.url();
     let target = url.join(location).ok()?;
     (target.origin() == url.origin()).then_some(target)
 }
@@ -204,30 +223,57 @@ pub(in super::super) fn redirect(response: &Response) -> Option<Url> {
 /// Returns the error for a request without a response. The texts are fixed, because messages of the
 /// libraries contain addresses and URLs.
 pub(in super::super) fn failure(error: &reqwest::Error) -> UpstreamError {
-    if !error.is_connect() {
-        return UpstreamError::Lost {
-            reason: "the connection ended before the answer".into(),
-        };
-    }
-    let mut reason = if error.is_timeout() {
-        "connection timeout"
-    } else {
-        "connection failed"
+    let failed = FailedRequest {
+        is_connect: error.is_connect(),
+        is_timeout: error.is_timeout(),
+        source: error.source(),
     };
-    let mut cause = error.source();
+    failed.into_error()
+}
+
+/// A request without a response, as a client reports it.
+pub(super) struct FailedRequest<'a> {
+    /// Whether no connection could be made.
+    pub(super) is_connect: bool,
+    pub(super) is_timeout: bool,
+    pub(super) source: Option<&'a (dyn StdError + 'static)>,
+}
+
+impl FailedRequest<'_> {
+    /// Returns the error for the request.
+    pub(super) fn into_error(self) -> UpstreamError {
+        if !self.is_connect {
+            return UpstreamError::Lost {
+                reason: "the connection ended before the answer".into(),
+            };
+        }
+        let default = if self.is_timeout {
+            "connection timeout"
+        } else {
+            "connection failed"
+        };
+        UpstreamError::Unreachable {
+            reason: connect_failure(self.source).unwrap_or(default),
+        }
+    }
+}
+
+/// Returns why no connection could be made, by the causes of the error.
+fn connect_failure(mut cause: Option<&(dyn StdError + 'static)>) -> Option<&'static str> {
+    let mut reason = None;
     while let Some(error) = cause {
         if error.is::<AddressRefused>() {
-            reason = "the address is not allowed";
+            reason = Some("the address is not allowed");
         } else if error.is::<NotResolved>() {
-            reason = "the name could not be resolved";
+            reason = Some("the name could not be resolved");
         } else if error.is::<rustls::Error>() {
-            reason = "TLS failed";
+            reason = Some("TLS failed");
         } else if let Some(error) = error.downcast_ref::<io::Error>() {
             match error.kind() {
-                io::ErrorKind::ConnectionRefused => reason = "connection refused",
-                io::ErrorKind::TimedOut => reason = "connection timeout",
+                io::ErrorKind::ConnectionRefused => reason = Some("connection refused"),
+                io::ErrorKind::TimedOut => reason = Some("connection timeout"),
                 io::ErrorKind::HostUnreachable | io::ErrorKind::NetworkUnreachable => {
-                    reason = "no route to the server";
+                    reason = Some("no route to the server");
                 }
                 _ => {}
             }
@@ -236,10 +282,10 @@ pub(in super::super) fn failure(error: &reqwest::Error) -> UpstreamError {
                 .get_ref()
                 .is_some_and(<dyn StdError + Send + Sync>::is::<rustls::Error>)
             {
-                reason = "TLS failed";
+                reason = Some("TLS failed");
             }
         }
         cause = error.source();
     }
-    UpstreamError::Unreachable { reason }
+    reason
 }

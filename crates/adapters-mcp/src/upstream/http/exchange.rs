@@ -9,7 +9,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use http::StatusCode;
 use reqwest::Response;
-use riglm_domain::mcp::message::{Message, RequestId};
+use riglm_domain::mcp::message::{Envelope, Message, RequestId};
 use riglm_domain::mcp::method;
 use riglm_ports::upstream::{UpstreamError, UpstreamEvents};
 use tokio::sync::oneshot;
@@ -43,6 +43,7 @@ pub(super) struct HttpExchange {
     era: Era,
     place: ExchangeEntry,
     is_initialize: bool,
+    is_list: bool,
     skipped: SkippedOutput,
 }
 
@@ -69,6 +70,7 @@ impl HttpExchange {
             open: requests.clone(),
             requests,
             is_initialize: false,
+            is_list: false,
             skipped: SkippedOutput::default(),
         }
     }
@@ -113,6 +115,7 @@ impl HttpExchange {
             .envelopes()
             .iter()
             .any(|envelope| envelope.method() == Some(method::INITIALIZE));
+        self.is_list = message.single().and_then(Envelope::method) == Some(method::TOOLS_LIST);
         if self.is_initialize {
             self.session.reset();
         }
@@ -157,7 +160,12 @@ impl HttpExchange {
             // The length is known, so the whole body will arrive: one message, as a rule.
             BodyKind::Json if response.content_length().is_some() => {
                 let body = reply::collect(response, limit).await?;
-                if let Ok(message) = reply::parse(&body) {
+                let parsed = if self.is_list {
+                    self.session.endpoint.known_lists.parse(&body)
+                } else {
+                    reply::parse(&body)
+                };
+                if let Ok(message) = parsed {
                     self.report(message).await;
                     return Ok(());
                 }

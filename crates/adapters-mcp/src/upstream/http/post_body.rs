@@ -15,6 +15,14 @@ pub(super) struct PostBody {
 }
 
 impl PostBody {
+    /// Returns the body of a request that has none.
+    pub(super) fn empty() -> Self {
+        Self {
+            message: None,
+            taken: None,
+        }
+    }
+
     /// Returns a body with `message` that signals `taken` when a connection has it.
     pub(super) fn new(message: Bytes, taken: Option<oneshot::Sender<()>>) -> Self {
         Self {
