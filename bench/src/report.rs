@@ -1,0 +1,239 @@
+//! The report of a comparison: tables in Markdown, and JSON.
+
+use std::fmt::Write as _;
+use std::path::Path;
+
+use anyhow::Context as _;
+use serde::Serialize;
+
+use crate::affinity::Placement;
+use crate::compare::Transport;
+use crate::machine::Machine;
+use crate::message::Era;
+use crate::statistics::{Comparison, Figures};
+use crate::usage::Memory;
+
+/// The results of a run.
+#[derive(Debug, Serialize)]
+pub(crate) struct Report {
+    machine: Machine,
+    placement: Option<String>,
+    rows: Vec<Row>,
+}
+
+/// The results of one case through one way.
+#[derive(Clone, Debug, Serialize)]
+pub(crate) struct Row {
+    /// The transport of the upstream in this part of the run.
+    pub(crate) upstream: Transport,
+    /// The transport between this way and the upstream: baselines always use HTTP.
+    pub(crate) upstream_of_way: Transport,
+    /// The era of clients and upstream.
+    pub(crate) era: Era,
+    /// The name of the case.
+    pub(crate) case: String,
+    /// The number of concurrent sessions.
+    pub(crate) sessions: usize,
+    /// The name of the way.
+    pub(crate) way: String,
+    /// The measured values.
+    pub(crate) figures: Figures,
+    /// The comparison with the baselines; none for the direct way.
+    pub(crate) compared: Option<Comparison>,
+    /// Memory before these sessions were opened.
+    pub(crate) memory_before: Option<Memory>,
+    /// Memory after the last round.
+    pub(crate) memory_after: Option<Memory>,
+    /// Why it failed, if it did.
+    pub(crate) error: Option<String>,
+}
+
+impl Report {
+    /// Returns an empty report of this machine.
+    pub(crate) fn new(placement: Option<Placement>) -> Self {
+        Self {
+            machine: Machine::this(),
+            placement: placement.map(|placement| placement.to_string()),
+            rows: Vec::new(),
+        }
+    }
+
+    /// Adds rows.
+    pub(crate) fn add(&mut self, rows: impl IntoIterator<Item = Row>) {
+        self.rows.extend(rows);
+    }
+
+    /// Returns the number of failed measurements.
+    pub(crate) fn n_failed(&self) -> usize {
+        self.rows.iter().filter(|row| row.error.is_some()).count()
+    }
+
+    /// Prints the report as Markdown.
+    #[expect(clippy::print_stdout, reason = "the report is what the program is for")]
+    pub(crate) fn print(&self) {
+        println!("{}", self.markdown());
+    }
+
+    /// Writes the report as JSON.
+    pub(crate) fn write(&self, file: &Path) -> anyhow::Result<()> {
+        let text = serde_json::to_string_pretty(self)?;
+        std::fs::write(file, text + "\n").with_context(|| format!("{}", file.display()))
+    }
+
+    fn markdown(&self) -> String {
+        let mut text = format!("{}", self.machine);
+        if let Some(placement) = &self.placement {
+            text += &format!("; {placement}");
+        }
+        text.push('\n');
+        let mut group = None;
+        for row in &self.rows {
+            if group != Some((row.upstream, row.era)) {
+                group = Some((row.upstream, row.era));
+                // Writing to a string cannot fail.
+                let _ = write!(
+                    text,
+                    "\n{} upstream, clients of {}:\n\n{HEAD}\n",
+                    row.upstream.name(),
+                    row.era.revision()
+                );
+            }
+            text += &row.markdown();
+            text.push('\n');
+        }
+        text
+    }
+}
+
+const HEAD: &str = "\
+| case | sessions | way | p50 / p90 / p99 us | calls/s | CPU us/call | of direct | added p50 / p99 us \
+| of relay: CPU / added p50 / p99 | RSS (anonymous) MB before, after |
+|---|---|---|---|---|---|---|---|---|---|";
+
+impl Row {
+    fn markdown(&self) -> String {
+        let Self {
+            case,
+            sessions,
+            figures,
+            ..
+        } = self;
+        let mut way = self.way.clone();
+        if self.upstream_of_way != self.upstream {
+            way += &format!(" ({})", self.upstream_of_way.name());
+        }
+        let start = format!("| {case} | {sessions} | {way} |");
+        if let Some(error) = &self.error {
+            let error = error.replace(['\n', '\r'], " ").replace('|', "\\|");
+            return format!("{start} failed: {error} |{}", " |".repeat(6));
+        }
+        let compared = self.compared.as_ref();
+        let cell =
+            |of: fn(&Comparison) -> Option<f64>, digits| number(compared.and_then(of), digits);
+        let memory = match (self.memory_before, self.memory_after) {
+            (Some(before), Some(after)) => format!("{}, {}", megabytes(before), megabytes(after)),
+            _ => String::new(),
+        };
+        let share = compared.and_then(|it| it.share_of_direct);
+        format!(
+            "{start} {:.0} / {:.0} / {:.0} | {:.0} | {} | {} | {} / {} | {} / {} / {} | {memory} |",
+            figures.p50_us,
+            figures.p90_us,
+            figures.p99_us,
+            figures.per_second,
+            number(figures.cpu_us, 1),
+            share.map_or("-".into(), |share| format!("{:.0} %", 100.0 * share)),
+            cell(|it| it.added_p50_us, 0),
+            cell(|it| it.added_p99_us, 0),
+            cell(|it| it.cpu_ratio, 2),
+            cell(|it| it.added_p50_ratio, 2),
+            cell(|it| it.added_p99_ratio, 2),
+        )
+    }
+}
+
+fn number(value: Option<f64>, digits: usize) -> String {
+    value.map_or("-".into(), |value| format!("{value:.digits$}"))
+}
+
+/// Returns resident memory and its anonymous part in MB.
+pub(crate) fn megabytes(memory: Memory) -> String {
+    #[expect(clippy::cast_precision_loss, reason = "there are fewer than 2^52")]
+    let of = |kib: u64| kib as f64 * 1_024.0 / 1e6;
+    format!(
+        "{:.1} ({:.1})",
+        of(memory.rss_kib),
+        of(memory.anonymous_kib)
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn row(way: &str, error: Option<&str>) -> Row {
+        let figures = Figures {
+            n_requests: 10,
+            p50_us: 100.4,
+            p90_us: 200.0,
+            p99_us: 300.0,
+            per_second: 5_000.0,
+            cpu_us: Some(40.25),
+        };
+        Row {
+            upstream: Transport::Stdio,
+            upstream_of_way: Transport::Stdio,
+            era: Era::Modern,
+            case: "call-1kb".into(),
+            sessions: 10,
+            way: way.into(),
+            compared: Some(Comparison::of(&figures, None, Some(&figures))),
+            figures,
+            memory_before: None,
+            memory_after: None,
+            error: error.map(Into::into),
+        }
+    }
+
+    #[test]
+    fn rows_have_the_columns_of_the_head() {
+        let n_columns = |line: &str| line.matches('|').count() - line.matches("\\|").count();
+        let n_head = n_columns(HEAD.lines().last().unwrap());
+        assert_eq!(n_columns(HEAD.lines().next().unwrap()), n_head);
+        for row in [row("x", None), row("x", Some("a|b\nc"))] {
+            let line = row.markdown();
+            assert_eq!(n_columns(&line), n_head, "{line}");
+            assert_eq!(line.lines().count(), 1);
+        }
+    }
+
+    #[test]
+    fn figures_without_baseline_are_dashes() {
+        let line = row("p", None).markdown();
+        assert_eq!(
+            line,
+            "| call-1kb | 10 | p | 100 / 200 / 300 | 5000 | 40.2 | - | - / - | 1.00 / - / - |  |"
+        );
+    }
+
+    #[test]
+    fn baselines_of_other_transports_are_marked() {
+        let mut relay = row("relay", None);
+        relay.upstream_of_way = Transport::Http;
+        assert!(relay.markdown().contains("| relay (HTTP) |"));
+        let mut report = Report::new(None);
+        report.add([relay, row("p", Some("gone"))]);
+        assert_eq!(report.n_failed(), 1);
+        let text = report.markdown();
+        assert_eq!(
+            text.matches("stdio upstream, clients of 2026-07-28:")
+                .count(),
+            1
+        );
+        assert!(
+            serde_json::to_string(&report)
+                .unwrap()
+                .contains("\"upstream_of_way\":\"http\"")
+        );
+    }
+}
