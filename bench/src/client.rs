@@ -13,6 +13,7 @@ use hyper_util::rt::TokioIo;
 use serde_json::Value;
 
 use crate::message::{Era, Request};
+use crate::upstream::is_upstream_tool;
 
 const SESSION: HeaderName = HeaderName::from_static("mcp-session-id");
 const VERSION: HeaderName = HeaderName::from_static("mcp-protocol-version");
@@ -41,6 +42,7 @@ pub(crate) struct Endpoint {
 pub(crate) struct Session {
     name: String,
     era: Era,
+    address: SocketAddr,
     connection: SendRequest<Body>,
     uri: Uri,
     headers: HeaderMap,
@@ -64,15 +66,7 @@ impl Session {
             address,
             path,
         } = endpoint;
-        let stream = tokio::net::TcpStream::connect(address)
-            .await
-            .with_context(|| format!("{name}: no connection to {address}"))?;
-        stream.set_nodelay(true)?;
-        let (connection, driver) = hyper::client::conn::http1::handshake(TokioIo::new(stream))
-            .await
-            .with_context(|| format!("{name}: no HTTP connection to {address}"))?;
-        // Ends with an error when the server closes the connection; the next request says so.
-        tokio::spawn(driver);
+        let connection = connect(name, *address).await?;
         let mut all = HeaderMap::new();
         all.insert(
             http::header::HOST,
@@ -92,6 +86,7 @@ impl Session {
         let mut session = Self {
             name: name.clone(),
             era,
+            address: *address,
             connection,
             uri: Uri::try_from(path.as_str()).with_context(|| format!("{name}: path {path}"))?,
             headers: all,
@@ -104,6 +99,13 @@ impl Session {
             .headers
             .insert(VERSION, HeaderValue::from_static(era.revision()));
         Ok(session)
+    }
+
+    /// Continues the session over a new connection. Servers close connections that are idle, some
+    /// after a few seconds.
+    pub(crate) async fn reconnect(&mut self) -> anyhow::Result<()> {
+        self.connection = connect(&self.name, self.address).await?;
+        Ok(())
     }
 
     async fn shake_hands(&mut self) -> anyhow::Result<()> {
@@ -151,22 +153,47 @@ impl Session {
             .with_context(|| format!("{}: {}", self.name, request.method))
     }
 
-    /// Returns the number of tools in the list.
+    /// Returns the number of tools of the upstream in the list.
     pub(crate) async fn n_listed(&mut self) -> anyhow::Result<usize> {
         let result = self.ask(&Request::list(self.era)).await?;
         let tools = result["tools"].as_array();
         let tools = tools.with_context(|| format!("{}: the list has no tools", self.name))?;
-        Ok(tools.len())
+        let names = tools.iter().filter_map(|tool| tool["name"].as_str());
+        Ok(names.filter(|name| is_upstream_tool(name)).count())
+    }
+
+    /// Returns the id of the session, if it has one.
+    pub(crate) fn id(&self) -> Option<&HeaderValue> {
+        self.headers.get(SESSION)
+    }
+
+    /// Begins another session over the same connection, without ending the one before.
+    pub(crate) async fn renew(&mut self) -> anyhow::Result<()> {
+        self.headers.remove(SESSION);
+        self.headers.remove(VERSION);
+        self.shake_hands().await
     }
 
     /// Ends the session with a DELETE, if it has one.
     pub(crate) async fn close(mut self) -> anyhow::Result<()> {
-        if !self.headers.contains_key(SESSION) {
-            return Ok(());
+        match self.headers.remove(SESSION) {
+            Some(id) => self.delete(id).await,
+            None => Ok(()),
         }
+    }
+
+    /// Ends a session over this connection.
+    pub(crate) async fn delete(&mut self, id: HeaderValue) -> anyhow::Result<()> {
+        let before = self.headers.insert(SESSION, id);
+        let version = HeaderValue::from_static(Era::Legacy.revision());
+        self.headers.insert(VERSION, version);
         let nothing = Bytes::new().chain(Bytes::new());
-        let response = self.exchange(Method::DELETE, nothing, None).await?;
-        drain(response).await?;
+        let response = self.exchange(Method::DELETE, nothing, None).await;
+        self.headers.remove(SESSION);
+        if let Some(before) = before {
+            self.headers.insert(SESSION, before);
+        }
+        drain(response?).await?;
         Ok(())
     }
 
@@ -239,6 +266,19 @@ impl Session {
         }
         Ok(result)
     }
+}
+
+async fn connect(name: &str, address: SocketAddr) -> anyhow::Result<SendRequest<Body>> {
+    let stream = tokio::net::TcpStream::connect(address)
+        .await
+        .with_context(|| format!("{name}: no connection to {address}"))?;
+    stream.set_nodelay(true)?;
+    let (connection, driver) = hyper::client::conn::http1::handshake(TokioIo::new(stream))
+        .await
+        .with_context(|| format!("{name}: no HTTP connection to {address}"))?;
+    // Ends with an error when the server closes the connection; the next request says so.
+    tokio::spawn(driver);
+    Ok(connection)
 }
 
 /// Reads a body to its end and returns its length.

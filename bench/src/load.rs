@@ -11,6 +11,9 @@ use crate::message::{Case, Era, Request};
 /// The time after the end of a round in which the last responses must come.
 const LAST_RESPONSES: Duration = Duration::from_mins(1);
 
+/// The time after which a connection may have been closed by the server, because it is idle.
+const IDLE: Duration = Duration::from_secs(2);
+
 /// The requests of one round.
 #[derive(Debug, Default)]
 pub(crate) struct Load {
@@ -26,6 +29,7 @@ pub(crate) struct Sessions {
     name: String,
     era: Era,
     open: Vec<Session>,
+    last_used: Instant,
 }
 
 impl Sessions {
@@ -39,11 +43,25 @@ impl Sessions {
             name: endpoint.name.clone(),
             era,
             open,
+            last_used: Instant::now(),
         })
+    }
+
+    /// Prepares all sessions for requests: connections that were idle are replaced, so that no
+    /// request comes when the server closes one.
+    pub(crate) async fn wake(&mut self) -> anyhow::Result<()> {
+        if self.last_used.elapsed() > IDLE {
+            for session in &mut self.open {
+                session.reconnect().await?;
+            }
+        }
+        self.last_used = Instant::now();
+        Ok(())
     }
 
     /// Checks the content of one response in every session.
     pub(crate) async fn check(&mut self, case: Case) -> anyhow::Result<()> {
+        self.wake().await?;
         let request = case.request(self.era);
         for session in &mut self.open {
             let result = session.ask(&request).await?;
@@ -98,11 +116,13 @@ impl Sessions {
             self.open.push(session);
         }
         load.elapsed = start.elapsed();
+        self.last_used = Instant::now();
         Ok(load)
     }
 
     /// Ends all sessions.
-    pub(crate) async fn close(self) -> anyhow::Result<()> {
+    pub(crate) async fn close(mut self) -> anyhow::Result<()> {
+        self.wake().await?;
         for session in self.open {
             session.close().await?;
         }

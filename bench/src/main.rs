@@ -9,16 +9,24 @@ mod affinity;
 mod client;
 mod command_line;
 mod compare;
+mod filtered;
 mod load;
 mod machine;
+mod memory;
 mod message;
+mod operators;
 mod process;
+mod recording;
 mod relay;
 mod report;
 mod riglm;
+mod safeguards;
+mod sequence;
+mod sessions;
 mod statistics;
 mod upstream;
 mod usage;
+mod ways;
 
 use std::net::{Ipv4Addr, SocketAddr, TcpListener};
 use std::process::ExitCode;
@@ -43,6 +51,18 @@ struct Cli {
 enum Command {
     /// Compare ways to one server: directly, through a relay, riglm and other proxies
     Compare(Box<compare::CompareArgs>),
+    /// Open many sessions and end or abandon them
+    Sessions(Box<sessions::SessionsArgs>),
+    /// Measure the memory of proxies: idle, with sessions, and after them
+    Memory(Box<memory::MemoryArgs>),
+    /// Measure lists that hide most tools, beside a call through the relay
+    Filtered(riglm::CaseArgs),
+    /// Compare calls without and with requests to the control port
+    Operators(riglm::CaseArgs),
+    /// Compare calls without and with all safeguards
+    Safeguards(riglm::CaseArgs),
+    /// Compare calls without and with recording
+    Recording(riglm::CaseArgs),
     /// Serve as the upstream, for measurements by hand
     Upstream {
         /// Port on which it listens
@@ -86,7 +106,13 @@ fn main() -> ExitCode {
             era,
             cores,
         } => serve_upstream(Upstream::new(era, tools), (!stdio).then_some(port), cores),
-        Command::Compare(arguments) => measure(async { arguments.run().await }),
+        Command::Compare(arguments) => measure(arguments.run()),
+        Command::Sessions(arguments) => measure(arguments.run()),
+        Command::Memory(arguments) => measure(arguments.run()),
+        Command::Filtered(arguments) => measure(filtered::run(arguments)),
+        Command::Operators(arguments) => measure(operators::run(arguments)),
+        Command::Safeguards(arguments) => measure(safeguards::run(arguments)),
+        Command::Recording(arguments) => measure(recording::run(arguments)),
     };
     match result {
         Ok(()) => ExitCode::SUCCESS,

@@ -1,17 +1,17 @@
 //! The report of a comparison: tables in Markdown, and JSON.
 
-use std::fmt::Write as _;
+use std::fmt::{self, Write as _};
 use std::path::Path;
 
 use anyhow::Context as _;
 use serde::Serialize;
 
 use crate::affinity::Placement;
-use crate::compare::Transport;
 use crate::machine::Machine;
 use crate::message::Era;
 use crate::statistics::{Comparison, Figures};
 use crate::usage::Memory;
+use crate::ways::Transport;
 
 /// The results of a run.
 #[derive(Debug, Serialize)]
@@ -38,6 +38,8 @@ pub(crate) struct Row {
     pub(crate) way: String,
     /// The measured values.
     pub(crate) figures: Figures,
+    /// The values of each round.
+    pub(crate) rounds: Vec<Figures>,
     /// The comparison with the baselines; none for the direct way.
     pub(crate) compared: Option<Comparison>,
     /// Memory before these sessions were opened.
@@ -74,32 +76,27 @@ impl Report {
         println!("{}", self.markdown());
     }
 
-    /// Writes the report as JSON.
-    pub(crate) fn write(&self, file: &Path) -> anyhow::Result<()> {
-        let text = serde_json::to_string_pretty(self)?;
-        std::fs::write(file, text + "\n").with_context(|| format!("{}", file.display()))
-    }
-
     fn markdown(&self) -> String {
-        let mut text = format!("{}", self.machine);
+        let mut text = self.machine.to_string();
+        // Writing to a string cannot fail.
+        let mut add = |arguments: fmt::Arguments<'_>| {
+            let _ = text.write_fmt(arguments);
+        };
         if let Some(placement) = &self.placement {
-            text += &format!("; {placement}");
+            add(format_args!("; {placement}"));
         }
-        text.push('\n');
+        add(format_args!("\n"));
         let mut group = None;
         for row in &self.rows {
             if group != Some((row.upstream, row.era)) {
                 group = Some((row.upstream, row.era));
-                // Writing to a string cannot fail.
-                let _ = write!(
-                    text,
+                add(format_args!(
                     "\n{} upstream, clients of {}:\n\n{HEAD}\n",
                     row.upstream.name(),
                     row.era.revision()
-                );
+                ));
             }
-            text += &row.markdown();
-            text.push('\n');
+            add(format_args!("{}\n", row.markdown()));
         }
         text
     }
@@ -118,10 +115,11 @@ impl Row {
             figures,
             ..
         } = self;
-        let mut way = self.way.clone();
-        if self.upstream_of_way != self.upstream {
-            way += &format!(" ({})", self.upstream_of_way.name());
-        }
+        let way = if self.upstream_of_way == self.upstream {
+            self.way.clone()
+        } else {
+            format!("{} ({})", self.way, self.upstream_of_way.name())
+        };
         let start = format!("| {case} | {sessions} | {way} |");
         if let Some(error) = &self.error {
             let error = error.replace(['\n', '\r'], " ").replace('|', "\\|");
@@ -150,6 +148,21 @@ impl Row {
             cell(|it| it.added_p99_ratio, 2),
         )
     }
+}
+
+/// Prints a table in Markdown, below the description of this machine.
+#[expect(clippy::print_stdout, reason = "the table is what the program is for")]
+pub(crate) fn print_table(head: &str, rows: &[String]) {
+    println!("{}\n\n{head}", Machine::this());
+    for row in rows {
+        println!("{row}");
+    }
+}
+
+/// Writes results as JSON.
+pub(crate) fn write_json(file: &Path, results: &impl Serialize) -> anyhow::Result<()> {
+    let text = serde_json::to_string_pretty(results)?;
+    std::fs::write(file, text + "\n").with_context(|| format!("{}", file.display()))
 }
 
 fn number(value: Option<f64>, digits: usize) -> String {
@@ -189,6 +202,7 @@ mod tests {
             way: way.into(),
             compared: Some(Comparison::of(&figures, None, Some(&figures))),
             figures,
+            rounds: Vec::new(),
             memory_before: None,
             memory_after: None,
             error: error.map(Into::into),

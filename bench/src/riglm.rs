@@ -9,7 +9,7 @@ use anyhow::Context as _;
 use clap::Args;
 use tempfile::TempDir;
 
-use crate::affinity::Cores;
+use crate::affinity::{Cores, Placement};
 use crate::client::Endpoint;
 use crate::process::{self, Process, free_address};
 
@@ -25,6 +25,20 @@ pub(crate) struct RiglmArgs {
     /// Environment variable of riglm, as NAME=VALUE; may be given several times
     #[arg(long = "riglm-env", value_name = "NAME=VALUE", value_parser = variable)]
     variables: Vec<(String, String)>,
+}
+
+/// Options of the measurements of one property of riglm.
+#[derive(Clone, Debug, Args)]
+pub(crate) struct CaseArgs {
+    /// The program riglm.
+    #[command(flatten)]
+    riglm: RiglmArgs,
+    /// Rounds
+    #[arg(long, value_name = "N", default_value_t = 8, value_parser = clap::value_parser!(u32).range(1..))]
+    rounds: u32,
+    /// Cores of both sides, such as client=0,hop=1
+    #[arg(long, value_name = "CORES")]
+    cpus: Option<Placement>,
 }
 
 /// A program with its arguments.
@@ -63,6 +77,27 @@ impl RiglmArgs {
     }
 }
 
+impl CaseArgs {
+    /// Returns the program, and moves this program to its cores.
+    pub(crate) fn prepare(&self) -> anyhow::Result<Riglm> {
+        let riglm = self.riglm.program()?;
+        if let Some(cpus) = self.cpus {
+            cpus.client.pin_thread()?;
+        }
+        Ok(riglm)
+    }
+
+    /// Returns the cores of the proxies.
+    pub(crate) fn cores(&self) -> Option<Cores> {
+        self.cpus.map(|cpus| cpus.hop)
+    }
+
+    /// Returns the number of rounds.
+    pub(crate) fn rounds(&self) -> u32 {
+        self.rounds
+    }
+}
+
 impl Riglm {
     /// Adds arguments of `riglm serve`.
     pub(crate) fn with_arguments<T: Into<OsString>>(
@@ -75,7 +110,8 @@ impl Riglm {
 
     /// Adds an environment variable.
     pub(crate) fn with_variable(mut self, name: &str, value: &str) -> Self {
-        self.variables.push((name.into(), value.into()));
+        // Later ones win, so those of the user stay.
+        self.variables.insert(0, (name.into(), value.into()));
         self
     }
 

@@ -15,6 +15,15 @@ pub(crate) struct Sample {
     pub(crate) cpu: Option<Duration>,
 }
 
+impl Sample {
+    /// Returns the median latency in microseconds.
+    pub(crate) fn p50_us(&self) -> f64 {
+        let mut all = self.load.latencies.clone();
+        all.sort_unstable();
+        percentile(&all, 50)
+    }
+}
+
 /// Statistics over all rounds. Times are in microseconds.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub(crate) struct Figures {

@@ -204,6 +204,11 @@ impl Upstream {
     }
 }
 
+/// Returns whether a tool with this name is one of the upstream.
+pub(crate) fn is_upstream_tool(name: &str) -> bool {
+    name == "echo" || name.starts_with("tool_")
+}
+
 /// Returns tool definitions. Each has about 1.25 kB, a realistic size.
 fn tools(n_tools: usize) -> Vec<String> {
     let echo = r#"{"name":"echo","description":"Returns its text.","inputSchema":{"type":"object","properties":{"text":{"type":"string"}}}}"#;

@@ -11,6 +11,15 @@ use std::time::Duration;
 
 use serde::Serialize;
 
+/// The least time after a round until the processor time is read. Work after a response, such as
+/// writing records, belongs to its request.
+const SETTLING: Duration = Duration::from_millis(300);
+/// The greatest time until then.
+const SETTLING_MAX: Duration = Duration::from_secs(3);
+/// The interval in which a settled program uses less than `QUIET`.
+const QUIET_INTERVAL: Duration = Duration::from_millis(100);
+const QUIET: Duration = Duration::from_millis(1);
+
 /// The processor time of a tree of processes up to a moment.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct CpuTime {
@@ -66,6 +75,22 @@ impl CpuTime {
             .saturating_sub(before.ended)
             .saturating_sub(counted_before);
         Duration::from_nanos(of_threads + of_children)
+    }
+}
+
+/// Waits until a tree of processes is quiet and returns its processor time since `before`.
+pub(crate) async fn settled_since(root: u32, before: &CpuTime) -> Duration {
+    let mut time = CpuTime::of_tree(root);
+    let mut waited = Duration::ZERO;
+    loop {
+        tokio::time::sleep(QUIET_INTERVAL).await;
+        waited += QUIET_INTERVAL;
+        let now = CpuTime::of_tree(root);
+        let is_quiet = now.since(&time) < QUIET;
+        time = now;
+        if waited >= SETTLING && is_quiet || waited >= SETTLING_MAX {
+            return time.since(before);
+        }
     }
 }
 
