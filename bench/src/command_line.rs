@@ -9,7 +9,14 @@ use anyhow::{Context as _, bail};
 pub(crate) struct ProxyCommand {
     /// The name in the report.
     pub(crate) name: String,
-    words: Vec<String>,
+    words: Vec<Word>,
+}
+
+/// A word of a command line.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+struct Word {
+    text: String,
+    is_quoted: bool,
 }
 
 /// The values of placeholders.
@@ -32,21 +39,23 @@ pub(crate) struct Placeholders {
 impl ProxyCommand {
     /// Returns whether the command line has a placeholder.
     pub(crate) fn has(&self, placeholder: &str) -> bool {
-        self.words.iter().any(|word| word.contains(placeholder))
+        self.words
+            .iter()
+            .any(|word| word.text.contains(placeholder))
     }
 
     /// Returns the words with all placeholders replaced.
     ///
-    /// A word that is `{stdio}` becomes several words. In a longer word it becomes the command with
-    /// spaces between its words.
+    /// A word that is `{stdio}` without quotes becomes several words. In quotes or in a longer word
+    /// it becomes the command as one text.
     pub(crate) fn resolve(&self, values: &Placeholders) -> Vec<String> {
         let mut resolved = Vec::new();
-        for word in &self.words {
-            if word == "{stdio}" {
+        for Word { text, is_quoted } in &self.words {
+            if text == "{stdio}" && !is_quoted {
                 resolved.extend(values.stdio.iter().cloned());
-                continue;
+            } else {
+                resolved.push(replace(text, values));
             }
-            resolved.push(replace(word, values));
         }
         resolved
     }
@@ -54,7 +63,8 @@ impl ProxyCommand {
 
 /// Replaces placeholders in one pass, so that nothing in a value is replaced.
 fn replace(word: &str, values: &Placeholders) -> String {
-    let stdio = values.stdio.join(" ");
+    let stdio: Vec<String> = values.stdio.iter().map(|word| quote(word)).collect();
+    let stdio = stdio.join(" ");
     let all = [
         ("{upstream}", &values.upstream),
         ("{upstream_port}", &values.upstream_port),
@@ -74,6 +84,15 @@ fn replace(word: &str, values: &Placeholders) -> String {
         rest = &rest[length..];
     }
     text + rest
+}
+
+/// Returns a word as it is written in a command line.
+fn quote(word: &str) -> String {
+    let is_plain = |character: char| character.is_alphanumeric() || "/._-=:,".contains(character);
+    if !word.is_empty() && word.chars().all(is_plain) {
+        return word.to_owned();
+    }
+    format!("'{}'", word.replace('\'', r"'\''"))
 }
 
 impl FromStr for ProxyCommand {
@@ -111,43 +130,47 @@ impl FromStr for ProxyCommand {
 
 /// Splits a line into words: single quotes keep everything, double quotes all but a backslash
 /// before `"`, `\`, `$` and a backtick, and outside of quotes a backslash keeps the next character.
-pub(crate) fn split(line: &str) -> anyhow::Result<Vec<String>> {
+fn split(line: &str) -> anyhow::Result<Vec<Word>> {
     let mut words = Vec::new();
-    let mut word: Option<String> = None;
+    let mut word: Option<Word> = None;
     let mut characters = line.chars();
     while let Some(character) = characters.next() {
+        if character.is_whitespace() {
+            words.extend(word.take());
+            continue;
+        }
+        let word = word.get_or_insert_default();
         match character {
             '\'' => {
-                let word = word.get_or_insert_default();
+                word.is_quoted = true;
                 loop {
                     match characters.next().context("a single quote is not closed")? {
                         '\'' => break,
-                        other => word.push(other),
+                        other => word.text.push(other),
                     }
                 }
             }
             '"' => {
-                let word = word.get_or_insert_default();
+                word.is_quoted = true;
                 loop {
                     match characters.next().context("a double quote is not closed")? {
                         '"' => break,
                         '\\' => {
                             let next = characters.next().context("a double quote is not closed")?;
                             if !['"', '\\', '$', '`'].contains(&next) {
-                                word.push('\\');
+                                word.text.push('\\');
                             }
-                            word.push(next);
+                            word.text.push(next);
                         }
-                        other => word.push(other),
+                        other => word.text.push(other),
                     }
                 }
             }
             '\\' => {
                 let next = characters.next().context("a backslash ends the line")?;
-                word.get_or_insert_default().push(next);
+                word.text.push(next);
             }
-            space if space.is_whitespace() => words.extend(word.take()),
-            other => word.get_or_insert_default().push(other),
+            other => word.text.push(other),
         }
     }
     words.extend(word);
@@ -169,7 +192,9 @@ mod tests {
             ("{data}/x --a={port}", &["{data}/x", "--a={port}"]),
         ];
         for (line, words) in cases {
-            assert_eq!(split(line).unwrap(), words, "{line}");
+            let split = split(line).unwrap();
+            let texts: Vec<&str> = split.iter().map(|word| word.text.as_str()).collect();
+            assert_eq!(texts, words, "{line}");
         }
         for wrong in ["'a", "\"a", "a\\", "\"a\\"] {
             assert!(split(wrong).is_err(), "{wrong}");
@@ -178,9 +203,8 @@ mod tests {
 
     #[test]
     fn placeholders_are_replaced_once() {
-        let proxy: ProxyCommand = "p=run --to={upstream} {port}{path} {stdio} '{stdio}' {x} {"
-            .parse()
-            .unwrap();
+        let line = "p=run --to={upstream} {port}{path} {stdio} '{stdio}' {x} {";
+        let proxy: ProxyCommand = line.parse().unwrap();
         let values = Placeholders {
             upstream: "http://{port}".into(),
             stdio: vec!["a".into(), "b c".into()],
@@ -189,20 +213,17 @@ mod tests {
             ..Placeholders::default()
         };
         let words = proxy.resolve(&values);
-        assert_eq!(
-            words,
-            [
-                "run",
-                "--to=http://{port}",
-                "8/mcp",
-                "a",
-                "b c",
-                "a",
-                "b c",
-                "{x}",
-                "{"
-            ]
-        );
+        let expected = [
+            "run",
+            "--to=http://{port}",
+            "8/mcp",
+            "a",
+            "b c",
+            "a 'b c'",
+            "{x}",
+            "{",
+        ];
+        assert_eq!(words, expected);
     }
 
     #[test]

@@ -9,10 +9,10 @@ use clap::Args;
 
 use crate::load::Sessions;
 use crate::message::{Case, Era, Request};
-use crate::report::{Report, Row, write_json};
+use crate::report::{Report, ResultFile, Row};
 use crate::statistics::{Comparison, Figures, Sample};
 use crate::usage::Memory;
-use crate::ways::{Setting, Transport, Way, WayArgs};
+use crate::ways::{Launcher, Setting, Transport, Way, WayArgs};
 
 /// Options of `compare`.
 #[derive(Clone, Debug, Args)]
@@ -64,22 +64,28 @@ struct Measurement<'a> {
 impl CompareArgs {
     /// Measures all ways and prints the report.
     pub(crate) async fn run(self) -> anyhow::Result<()> {
+        let file = ResultFile::create(self.json.as_deref())?;
         let launcher = self.ways.clone().prepare()?;
         let mut report = Report::new(launcher.placement());
-        for setting in self.settings() {
-            let mut ways = launcher.start(setting)?;
-            for n_sessions in &self.sessions {
-                self.measure(setting, &mut ways, *n_sessions as usize, &mut report)
-                    .await?;
-            }
-        }
+        // If a program does not start, the results so far are printed, too.
+        let result = self.measure_all(&launcher, &mut report).await;
         report.print();
-        if let Some(file) = &self.json {
-            write_json(file, &report)?;
-        }
+        file.write(&report)?;
+        result?;
         let n_failed = report.n_failed();
         if n_failed > 0 {
             bail!("{n_failed} measurements have failed, see the report");
+        }
+        Ok(())
+    }
+
+    async fn measure_all(&self, launcher: &Launcher, report: &mut Report) -> anyhow::Result<()> {
+        for setting in self.settings() {
+            let mut ways = launcher.start(setting)?;
+            for n_sessions in &self.sessions {
+                let n_sessions = *n_sessions as usize;
+                self.measure(setting, &mut ways, n_sessions, report).await;
+            }
         }
         Ok(())
     }
@@ -111,11 +117,12 @@ impl CompareArgs {
         ways: &mut [Way],
         n_sessions: usize,
         report: &mut Report,
-    ) -> anyhow::Result<()> {
+    ) {
         let mut measurements = Vec::new();
         for way in ways {
             let memory_before = way.memory();
             let sessions = Sessions::open(&way.endpoint, setting.era, n_sessions).await;
+            let sessions = sessions.map_err(|error| way.explain(error));
             measurements.push(Measurement {
                 way,
                 memory_before,
@@ -145,7 +152,6 @@ impl CompareArgs {
                 }
             }
         }
-        Ok(())
     }
 
     /// Measures one case through all ways, round by round.
@@ -231,16 +237,11 @@ impl Measurement<'_> {
         }
     }
 
-    /// Keeps an error in place of the sessions, with the end of the process if that is the cause.
+    /// Keeps an error in place of the sessions.
     fn fail(&mut self, result: anyhow::Result<()>) {
-        let Err(mut error) = result else { return };
-        if let Some(process) = &mut self.way.process
-            && let Err(ended) = process.check()
-        {
-            error = error.context(ended.to_string());
+        if let Err(error) = result {
+            self.sessions = Err(self.way.explain(error));
         }
-        eprintln!("{error:#}");
-        self.sessions = Err(error);
     }
 }
 

@@ -147,3 +147,46 @@ async fn repeat(
         start = now;
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::riglm::endpoint;
+    use crate::upstream::Upstream;
+
+    async fn open(era: Era, n_tools: usize) -> Sessions {
+        let upstream = Upstream::new(era, n_tools).start().unwrap();
+        let endpoint = endpoint("it", upstream);
+        Sessions::open(&endpoint, era, 3).await.unwrap()
+    }
+
+    #[tokio::test]
+    async fn each_session_sends_requests_in_both_eras() {
+        for era in [Era::Legacy, Era::Modern] {
+            let mut sessions = open(era, 10).await;
+            for case in [Case::Call(1_000), Case::List(10)] {
+                sessions.check(case).await.unwrap();
+                let request = Arc::new(case.request(era));
+                let load = sessions.run(&request, Duration::ZERO).await.unwrap();
+                assert_eq!(load.latencies.len(), 3);
+            }
+            sessions.close().await.unwrap();
+        }
+    }
+
+    #[tokio::test]
+    async fn short_lists_are_an_error() {
+        let mut sessions = open(Era::Legacy, 10).await;
+        let error = sessions.check(Case::List(11)).await.unwrap_err();
+        let text = error.to_string();
+        assert_eq!(text, "it: the list has 10 tools, the upstream has 11");
+    }
+
+    #[tokio::test]
+    async fn clients_of_the_other_era_are_refused() {
+        let upstream = Upstream::new(Era::Modern, 10).start().unwrap();
+        let error = Sessions::open(&endpoint("it", upstream), Era::Legacy, 1).await;
+        let text = format!("{:#}", error.unwrap_err());
+        assert!(text.contains("Unsupported protocol version"), "{text}");
+    }
+}

@@ -8,15 +8,16 @@ use serde::Serialize;
 
 use crate::client::Session;
 use crate::message::{Case, Era};
-use crate::report::{megabytes, print_table, write_json};
+use crate::report::{ResultFile, megabytes, print_table};
+use crate::statistics::ratio;
 use crate::usage::Memory;
 use crate::ways::{Setting, Transport, Way, WayArgs};
 
 /// The size of the calls in bytes.
 const CALL: Case = Case::Call(1_000);
 
-const HEAD: &str = "| way | tools | sessions, calls of each | RSS (anonymous) MB idle | sessions open | sessions ended |
-|---|---|---|---|---|---|";
+const HEAD: &str = "| way | tools | sessions, calls of each | RSS (anonymous) MB idle | sessions open | sessions ended | CPU ms/s idle |
+|---|---|---|---|---|---|---|";
 
 /// Options of `memory`.
 #[derive(Clone, Debug, Args)]
@@ -58,11 +59,14 @@ struct Row {
     idle: Option<Memory>,
     open: Option<Memory>,
     ended: Option<Memory>,
+    /// Processor time in milliseconds per second while there is nothing to do, after the sessions.
+    idle_cpu_ms_per_second: Option<f64>,
 }
 
 impl MemoryArgs {
     /// Measures all ways and prints the table.
     pub(crate) async fn run(self) -> anyhow::Result<()> {
+        let file = ResultFile::create(self.json.as_deref())?;
         let launcher = self.ways.clone().prepare()?;
         let mut rows = Vec::new();
         for n_tools in &self.tools {
@@ -80,10 +84,7 @@ impl MemoryArgs {
         }
         let lines: Vec<String> = rows.iter().map(Row::markdown).collect();
         print_table(HEAD, &lines);
-        match &self.json {
-            Some(file) => write_json(file, &rows),
-            None => Ok(()),
-        }
+        file.write(&rows)
     }
 
     async fn measure(&self, way: &Way, setting: Setting) -> anyhow::Result<Row> {
@@ -107,7 +108,10 @@ impl MemoryArgs {
             session.reconnect().await?;
             session.close().await?;
         }
+        way.settle(way.cpu()).await;
+        let before = way.cpu();
         tokio::time::sleep(pause).await;
+        let idle_cpu = before.and_then(|before| Some(way.cpu()?.since(&before)));
         Ok(Row {
             way: way.endpoint.name.clone(),
             n_tools: setting.n_tools,
@@ -116,6 +120,8 @@ impl MemoryArgs {
             idle,
             open,
             ended: way.memory(),
+            idle_cpu_ms_per_second: idle_cpu
+                .map(|cpu| ratio(1e3 * cpu.as_secs_f64(), pause.as_secs_f64())),
         })
     }
 }
@@ -124,14 +130,16 @@ impl Row {
     fn markdown(&self) -> String {
         let memory = |memory: Option<Memory>| memory.map_or("-".into(), megabytes);
         format!(
-            "| {} | {} | {}, {} | {} | {} | {} |",
+            "| {} | {} | {}, {} | {} | {} | {} | {} |",
             self.way,
             self.n_tools,
             self.n_sessions,
             self.n_calls,
             memory(self.idle),
             memory(self.open),
-            memory(self.ended)
+            memory(self.ended),
+            self.idle_cpu_ms_per_second
+                .map_or("-".into(), |cpu| format!("{cpu:.2}"))
         )
     }
 }

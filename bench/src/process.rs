@@ -2,17 +2,17 @@
 
 use std::fs::{self, File};
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
+use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, bail};
 use rustix::process::{Pid, Signal, kill_process};
-use std::os::unix::process::CommandExt as _;
 use tempfile::TempDir;
 
 use crate::affinity::Cores;
-use crate::usage::{self, ProcessEntry};
+use crate::usage;
 
 /// The deadline for the port of a program.
 const START_DEADLINE: Duration = Duration::from_secs(30);
@@ -130,8 +130,7 @@ impl Drop for Process {
             let _ = self.child.wait();
         }
         for other in others.iter().filter(|other| other.id != self.id()) {
-            // The id may belong to another process by now.
-            if ProcessEntry::read(other.id).is_some_and(|now| now.started == other.started) {
+            if other.is_alive() {
                 signal(other.id, Signal::KILL);
             }
         }
@@ -189,4 +188,45 @@ pub(crate) fn build_riglm() -> anyhow::Result<PathBuf> {
         .filter(|message| message["target"]["name"] == "riglm")
         .find_map(|message| message["executable"].as_str().map(PathBuf::from))
         .context("cargo has built no program named riglm")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::usage::ProcessEntry;
+
+    fn start(script: &str, address: SocketAddr) -> anyhow::Result<Process> {
+        let mut command = Command::new("sh");
+        command.args(["-c", script]);
+        Process::start("it", command, address, TempDir::new().unwrap(), None)
+    }
+
+    #[test]
+    fn programs_that_end_early_are_reported_with_their_output() {
+        let error = start("echo a; echo b >&2; exit 3", free_address().unwrap()).unwrap_err();
+        let text = error.to_string();
+        assert!(text.contains("exit status: 3"), "{text}");
+        assert!(text.ends_with("a\n  b"), "{text}");
+    }
+
+    #[test]
+    fn dropped_programs_end_with_all_their_children() {
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+        let script = "setsid sleep 600 & sleep 600 & wait";
+        let process = start(script, listener.local_addr().unwrap()).unwrap();
+        let deadline = Instant::now() + START_DEADLINE;
+        let all = loop {
+            let all = usage::tree(process.id());
+            if all.len() == 3 || Instant::now() > deadline {
+                break all;
+            }
+            std::thread::sleep(LOOK_INTERVAL);
+        };
+        assert_eq!(all.len(), 3, "{all:?}");
+        drop(process);
+        while all.iter().any(ProcessEntry::is_alive) {
+            assert!(Instant::now() < deadline, "{all:?}");
+            std::thread::sleep(LOOK_INTERVAL);
+        }
+    }
 }

@@ -1,6 +1,8 @@
 //! The report of a comparison: tables in Markdown, and JSON.
 
-use std::fmt::{self, Write as _};
+use std::fmt;
+use std::fs::File;
+use std::io::Write as _;
 use std::path::Path;
 
 use anyhow::Context as _;
@@ -80,7 +82,7 @@ impl Report {
         let mut text = self.machine.to_string();
         // Writing to a string cannot fail.
         let mut add = |arguments: fmt::Arguments<'_>| {
-            let _ = text.write_fmt(arguments);
+            let _ = fmt::Write::write_fmt(&mut text, arguments);
         };
         if let Some(placement) = &self.placement {
             add(format_args!("; {placement}"));
@@ -122,7 +124,8 @@ impl Row {
         };
         let start = format!("| {case} | {sessions} | {way} |");
         if let Some(error) = &self.error {
-            let error = error.replace(['\n', '\r'], " ").replace('|', "\\|");
+            // The whole text is in the JSON, and was printed when it came.
+            let error = error.lines().next().unwrap_or_default().replace('|', "\\|");
             return format!("{start} failed: {error} |{}", " |".repeat(6));
         }
         let compared = self.compared.as_ref();
@@ -159,10 +162,25 @@ pub(crate) fn print_table(head: &str, rows: &[String]) {
     }
 }
 
-/// Writes results as JSON.
-pub(crate) fn write_json(file: &Path, results: &impl Serialize) -> anyhow::Result<()> {
-    let text = serde_json::to_string_pretty(results)?;
-    std::fs::write(file, text + "\n").with_context(|| format!("{}", file.display()))
+/// A file for results as JSON, which is created before the measurement.
+#[derive(Debug)]
+pub(crate) struct ResultFile(Option<File>);
+
+impl ResultFile {
+    /// Creates the file, if there is a path.
+    pub(crate) fn create(path: Option<&Path>) -> anyhow::Result<Self> {
+        let create = |path: &Path| File::create(path).with_context(|| path.display().to_string());
+        Ok(Self(path.map(create).transpose()?))
+    }
+
+    /// Writes the results.
+    pub(crate) fn write(self, results: &impl Serialize) -> anyhow::Result<()> {
+        let Some(mut file) = self.0 else {
+            return Ok(());
+        };
+        let text = serde_json::to_string_pretty(results)?;
+        writeln!(file, "{text}").context("the results cannot be written")
+    }
 }
 
 fn number(value: Option<f64>, digits: usize) -> String {

@@ -19,7 +19,7 @@ pub(crate) struct RiglmArgs {
     /// Path of riglm [default: it is built with cargo, in release mode]
     #[arg(long = "riglm", value_name = "PATH")]
     program: Option<PathBuf>,
-    /// Further argument of `riglm serve`; may be given several times
+    /// Further argument of `riglm serve`, with absolute paths; may be given several times
     #[arg(long = "riglm-arg", value_name = "ARG", allow_hyphen_values = true)]
     arguments: Vec<OsString>,
     /// Environment variable of riglm, as NAME=VALUE; may be given several times
@@ -127,8 +127,8 @@ impl Riglm {
         self
     }
 
-    /// Starts the proxy with a data folder of its own, and with strategy `none` unless an argument
-    /// names another.
+    /// Starts the proxy in a data folder of its own, so that it finds no configuration of the user's
+    /// project, and with strategy `none` unless an argument names another.
     pub(crate) fn start(
         &self,
         name: &str,

@@ -13,7 +13,7 @@ use serde::Serialize;
 
 use crate::client::{Endpoint, Session};
 use crate::message::Era;
-use crate::report::{megabytes, print_table, write_json};
+use crate::report::{ResultFile, megabytes, print_table};
 use crate::riglm::Riglm;
 use crate::statistics::{count, percentile, ratio};
 use crate::usage::Memory;
@@ -85,6 +85,7 @@ struct Opened {
 impl SessionsArgs {
     /// Measures all ways and prints the table.
     pub(crate) async fn run(self) -> anyhow::Result<()> {
+        let file = ResultFile::create(self.json.as_deref())?;
         let mut launcher = self.ways.clone().prepare()?;
         launcher.set_up_riglm(|riglm| self.with_limits(riglm));
         let ways = launcher.start(Setting {
@@ -99,9 +100,7 @@ impl SessionsArgs {
         }
         let lines: Vec<String> = rows.iter().map(Row::markdown).collect();
         print_table(HEAD, &lines);
-        if let Some(file) = &self.json {
-            write_json(file, &rows)?;
-        }
+        file.write(&rows)?;
         let n_errors: usize = rows
             .iter()
             .map(|row| row.errors.values().sum::<usize>())

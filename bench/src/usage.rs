@@ -151,16 +151,23 @@ pub(crate) struct ProcessEntry {
     pub(crate) id: u32,
     parent: u32,
     group: u32,
+    /// Whether it has ended, and its parent has not waited for it.
+    is_zombie: bool,
     /// Nanoseconds of children that have ended.
     ended_children: u64,
     /// The time of the start, in ticks since the machine started.
-    pub(crate) started: u64,
+    started: u64,
 }
 
 impl ProcessEntry {
     /// Reads the entry of a process that has not ended.
     pub(crate) fn read(id: u32) -> Option<Self> {
         Self::parse(&fs::read_to_string(format!("/proc/{id}/stat")).ok()?)
+    }
+
+    /// Returns whether the process has not ended. Its id may belong to another one by now.
+    pub(crate) fn is_alive(&self) -> bool {
+        Self::read(self.id).is_some_and(|now| now.started == self.started && !now.is_zombie)
     }
 
     /// Parses `/proc/PID/stat`. The name of the program may contain anything.
@@ -172,6 +179,7 @@ impl ProcessEntry {
         let ticks = rustix::param::clock_ticks_per_second().max(1);
         Some(Self {
             id,
+            is_zombie: *fields.first()? == "Z",
             parent: fields.get(1)?.parse().ok()?,
             group: fields.get(2)?.parse().ok()?,
             ended_children: (number(13)? + number(14)?) * (1_000_000_000 / ticks),
@@ -258,6 +266,7 @@ mod tests {
             id,
             parent,
             group,
+            is_zombie: false,
             ended_children: 0,
             started: 0,
         };

@@ -244,6 +244,17 @@ impl Way {
         Some(CpuTime::of_tree(process.id()))
     }
 
+    /// Adds the end of the process to an error, if it has ended, and prints it.
+    pub(crate) fn explain(&mut self, mut error: anyhow::Error) -> anyhow::Error {
+        if let Some(process) = &mut self.process
+            && let Err(ended) = process.check()
+        {
+            error = error.context(ended.to_string());
+        }
+        eprintln!("{error:#}");
+        error
+    }
+
     /// Waits until the process is quiet and returns its processor time since `before`.
     pub(crate) async fn settle(&self, before: Option<CpuTime>) -> Option<Duration> {
         let process = self.process.as_ref()?;

@@ -11,6 +11,7 @@
 )]
 #![expect(clippy::print_stdout, reason = "it is what a measurement is for")]
 
+#[path = "search/riglm_program.rs"]
 mod riglm_program;
 
 use std::path::{Path, PathBuf};

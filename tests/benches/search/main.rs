@@ -15,7 +15,6 @@
     reason = "arguments that are not understood end the bench"
 )]
 
-#[path = "../riglm_program.rs"]
 mod riglm_program;
 mod tools;
 
