@@ -10,7 +10,7 @@ use clap::Args;
 use crate::load::Sessions;
 use crate::message::{Case, Era, Request};
 use crate::report::{Report, ResultFile, Row};
-use crate::statistics::{Comparison, Figures, Sample};
+use crate::statistics::{Comparison, Measured, Sample};
 use crate::usage::Memory;
 use crate::ways::{Launcher, Setting, Transport, Way, WayArgs};
 
@@ -171,16 +171,18 @@ impl CompareArgs {
                 samples.extend(measurement.round(&request, self.seconds).await);
             }
         }
-        let figures: Vec<Figures> = samples.iter().map(|of| Figures::of(of)).collect();
+        let measured: Vec<Measured> = samples.iter().map(|of| Measured::of(of)).collect();
         let of = |name: &str| {
             let at = measurements
                 .iter()
                 .position(|it| it.way.endpoint.name == name)?;
-            measurements[at].sessions.is_ok().then(|| &figures[at])
+            measurements[at].sessions.is_ok().then(|| &measured[at])
         };
         let (direct, relay) = (of("direct"), of("relay"));
-        let rows = measurements.iter().zip(figures.iter().zip(&samples)).map(
-            |(measurement, (figures, samples))| {
+        let rows = measurements
+            .iter()
+            .zip(&measured)
+            .map(|(measurement, measured)| {
                 let way = &measurement.way;
                 let error = measurement.sessions.as_ref().err();
                 Row {
@@ -190,16 +192,14 @@ impl CompareArgs {
                     case: case.to_string(),
                     sessions: n_sessions,
                     way: way.endpoint.name.clone(),
-                    figures: figures.clone(),
-                    rounds: samples.chunks(1).map(Figures::of).collect(),
+                    measured: measured.clone(),
                     compared: (way.endpoint.name != "direct")
-                        .then(|| Comparison::of(figures, direct, relay)),
+                        .then(|| Comparison::of(measured, direct, relay)),
                     memory_before: measurement.memory_before,
                     memory_after: way.memory(),
                     error: error.map(|error| format!("{error:#}")),
                 }
-            },
-        );
+            });
         rows.collect()
     }
 }

@@ -11,7 +11,7 @@ use serde::Serialize;
 use crate::affinity::Placement;
 use crate::machine::Machine;
 use crate::message::Era;
-use crate::statistics::{Comparison, Figures};
+use crate::statistics::{Comparison, Measured};
 use crate::usage::Memory;
 use crate::ways::Transport;
 
@@ -39,9 +39,7 @@ pub(crate) struct Row {
     /// The name of the way.
     pub(crate) way: String,
     /// The measured values.
-    pub(crate) figures: Figures,
-    /// The values of each round.
-    pub(crate) rounds: Vec<Figures>,
+    pub(crate) measured: Measured,
     /// The comparison with the baselines; none for the direct way.
     pub(crate) compared: Option<Comparison>,
     /// Memory before these sessions were opened.
@@ -106,7 +104,7 @@ impl Report {
 
 const HEAD: &str = "\
 | case | sessions | way | p50 / p90 / p99 us | calls/s | CPU us/call | of direct | added p50 / p99 us \
-| of relay: CPU / added p50 / p99 | RSS (anonymous) MB before, after |
+| of relay: CPU (rounds) / added p50 / p99 | RSS (anonymous) MB before, after |
 |---|---|---|---|---|---|---|---|---|---|";
 
 impl Row {
@@ -114,7 +112,7 @@ impl Row {
         let Self {
             case,
             sessions,
-            figures,
+            measured: Measured { all: figures, .. },
             ..
         } = self;
         let way = if self.upstream_of_way == self.upstream {
@@ -146,7 +144,7 @@ impl Row {
             share.map_or("-".into(), |share| format!("{:.0} %", 100.0 * share)),
             cell(|it| it.added_p50_us, 0),
             cell(|it| it.added_p99_us, 0),
-            cell(|it| it.cpu_ratio, 2),
+            cpu_ratio(compared),
             cell(|it| it.added_p50_ratio, 2),
             cell(|it| it.added_p99_ratio, 2),
         )
@@ -183,6 +181,17 @@ impl ResultFile {
     }
 }
 
+/// Returns the ratio of processor time, with the range of all rounds if there are several.
+fn cpu_ratio(compared: Option<&Comparison>) -> String {
+    let ratio = number(compared.and_then(|it| it.cpu_ratio), 2);
+    match compared.and_then(|it| it.cpu_ratio_range) {
+        Some((least, greatest)) if least < greatest => {
+            format!("{ratio} ({least:.2} to {greatest:.2})")
+        }
+        _ => ratio,
+    }
+}
+
 fn number(value: Option<f64>, digits: usize) -> String {
     value.map_or("-".into(), |value| format!("{value:.digits$}"))
 }
@@ -201,6 +210,7 @@ pub(crate) fn megabytes(memory: Memory) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::statistics::Figures;
 
     fn row(way: &str, error: Option<&str>) -> Row {
         let figures = Figures {
@@ -211,6 +221,10 @@ mod tests {
             per_second: 5_000.0,
             cpu_us: Some(40.25),
         };
+        let measured = Measured {
+            rounds: vec![figures.clone()],
+            all: figures,
+        };
         Row {
             upstream: Transport::Stdio,
             upstream_of_way: Transport::Stdio,
@@ -218,9 +232,8 @@ mod tests {
             case: "call-1kb".into(),
             sessions: 10,
             way: way.into(),
-            compared: Some(Comparison::of(&figures, None, Some(&figures))),
-            figures,
-            rounds: Vec::new(),
+            compared: Some(Comparison::of(&measured, None, Some(&measured))),
+            measured,
             memory_before: None,
             memory_after: None,
             error: error.map(Into::into),

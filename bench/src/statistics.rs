@@ -63,6 +63,25 @@ impl Figures {
     }
 }
 
+/// The statistics of all rounds together and of each.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub(crate) struct Measured {
+    /// All rounds together.
+    pub(crate) all: Figures,
+    /// Each round.
+    pub(crate) rounds: Vec<Figures>,
+}
+
+impl Measured {
+    /// Returns the statistics of rounds.
+    pub(crate) fn of(samples: &[Sample]) -> Self {
+        Self {
+            all: Figures::of(samples),
+            rounds: samples.chunks(1).map(Figures::of).collect(),
+        }
+    }
+}
+
 /// A hop in comparison with the relay and with the direct way of the same run.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub(crate) struct Comparison {
@@ -72,6 +91,8 @@ pub(crate) struct Comparison {
     pub(crate) added_p99_us: Option<f64>,
     /// The processor time, as a multiple of the one of the relay.
     pub(crate) cpu_ratio: Option<f64>,
+    /// The smallest and the greatest `cpu_ratio` of a round.
+    pub(crate) cpu_ratio_range: Option<(f64, f64)>,
     /// The added median, as a multiple of the one of the relay.
     pub(crate) added_p50_ratio: Option<f64>,
     /// The added 99th percentile, as a multiple of the one of the relay.
@@ -82,24 +103,39 @@ pub(crate) struct Comparison {
 
 impl Comparison {
     /// Compares a hop with the two baselines, as far as they were measured.
-    pub(crate) fn of(hop: &Figures, direct: Option<&Figures>, relay: Option<&Figures>) -> Self {
+    pub(crate) fn of(hop: &Measured, direct: Option<&Measured>, relay: Option<&Measured>) -> Self {
+        let direct = direct.map(|direct| &direct.all);
         let added = |hop: &Figures, of: fn(&Figures) -> f64| Some(of(hop) - of(direct?));
         let added_ratio = |of: fn(&Figures) -> f64| {
-            let (hop, relay) = (added(hop, of)?, added(relay?, of)?);
+            let (hop, relay) = (added(&hop.all, of)?, added(&relay?.all, of)?);
             (relay > 0.0).then(|| hop / relay)
         };
         Self {
-            added_p50_us: added(hop, |it| it.p50_us),
-            added_p99_us: added(hop, |it| it.p99_us),
-            cpu_ratio: relay.and_then(|relay| {
-                let relay = relay.cpu_us.filter(|cpu| *cpu > 0.0)?;
-                Some(hop.cpu_us? / relay)
+            added_p50_us: added(&hop.all, |it| it.p50_us),
+            added_p99_us: added(&hop.all, |it| it.p99_us),
+            cpu_ratio: relay.and_then(|relay| cpu_ratio(&hop.all, &relay.all)),
+            cpu_ratio_range: relay.and_then(|relay| {
+                let rounds = hop.rounds.iter().zip(&relay.rounds);
+                range(rounds.filter_map(|(hop, relay)| cpu_ratio(hop, relay)))
             }),
             added_p50_ratio: added_ratio(|it| it.p50_us),
             added_p99_ratio: added_ratio(|it| it.p99_us),
-            share_of_direct: direct.map(|direct| ratio(hop.per_second, direct.per_second)),
+            share_of_direct: direct.map(|direct| ratio(hop.all.per_second, direct.per_second)),
         }
     }
+}
+
+/// Returns the processor time of a hop as a multiple of the one of the relay.
+fn cpu_ratio(hop: &Figures, relay: &Figures) -> Option<f64> {
+    let relay = relay.cpu_us.filter(|cpu| *cpu > 0.0)?;
+    Some(hop.cpu_us? / relay)
+}
+
+/// Returns the smallest and the greatest value.
+fn range(values: impl Iterator<Item = f64>) -> Option<(f64, f64)> {
+    values
+        .map(|value| (value, value))
+        .reduce(|(least, greatest), (value, _)| (least.min(value), greatest.max(value)))
 }
 
 /// Returns a percentile of a sorted list in microseconds, 0 if it is empty.
@@ -160,18 +196,31 @@ mod tests {
         assert!(Figures::of(&[]).p99_us.abs() < 1e-9);
     }
 
+    fn measured(rounds: &[Figures]) -> Measured {
+        Measured {
+            all: rounds[0].clone(),
+            rounds: rounds.to_vec(),
+        }
+    }
+
     #[test]
     fn ratios_are_those_of_the_added_times() {
         let direct = figures(20.0, 50.0, 1_000.0, None);
         let relay = figures(60.0, 100.0, 800.0, Some(40.0));
         let hop = figures(100.0, 250.0, 500.0, Some(60.0));
-        let compared = Comparison::of(&hop, Some(&direct), Some(&relay));
+        let slow = figures(100.0, 250.0, 500.0, Some(80.0));
+        let compared = Comparison::of(
+            &measured(&[hop.clone(), slow, hop]),
+            Some(&measured(&[direct])),
+            Some(&measured(&[relay.clone(), relay.clone(), relay])),
+        );
         assert_eq!(
             compared,
             Comparison {
                 added_p50_us: Some(80.0),
                 added_p99_us: Some(200.0),
                 cpu_ratio: Some(1.5),
+                cpu_ratio_range: Some((1.5, 2.0)),
                 added_p50_ratio: Some(2.0),
                 added_p99_ratio: Some(4.0),
                 share_of_direct: Some(0.5),
@@ -181,8 +230,8 @@ mod tests {
 
     #[test]
     fn ratios_without_baseline_are_left_out() {
-        let hop = figures(100.0, 250.0, 500.0, Some(60.0));
-        let fast_relay = figures(10.0, 10.0, 1.0, Some(0.0));
+        let hop = measured(&[figures(100.0, 250.0, 500.0, Some(60.0))]);
+        let fast_relay = measured(&[figures(10.0, 10.0, 1.0, Some(0.0))]);
         let compared = Comparison::of(&hop, None, Some(&fast_relay));
         assert_eq!(
             (compared.added_p50_us, compared.share_of_direct),
@@ -190,5 +239,6 @@ mod tests {
         );
         let compared = Comparison::of(&hop, Some(&hop), Some(&fast_relay));
         assert_eq!((compared.added_p50_ratio, compared.cpu_ratio), (None, None));
+        assert_eq!(compared.cpu_ratio_range, None);
     }
 }
