@@ -81,10 +81,11 @@ impl CompareArgs {
 
     async fn measure_all(&self, launcher: &Launcher, report: &mut Report) -> anyhow::Result<()> {
         for setting in self.settings() {
-            let mut ways = launcher.start(setting)?;
+            let mut scene = launcher.start(setting)?;
             for n_sessions in &self.sessions {
                 let n_sessions = *n_sessions as usize;
-                self.measure(setting, &mut ways, n_sessions, report).await;
+                self.measure(setting, &mut scene.ways, n_sessions, report)
+                    .await;
             }
         }
         Ok(())
@@ -140,7 +141,7 @@ impl CompareArgs {
                 setting.era
             );
             let rows = self
-                .measure_case(setting, (*case, n_sessions), &mut measurements)
+                .measure_case(setting, *case, n_sessions, &mut measurements)
                 .await;
             report.add(rows);
         }
@@ -158,7 +159,8 @@ impl CompareArgs {
     async fn measure_case(
         &self,
         setting: Setting,
-        (case, n_sessions): (Case, usize),
+        case: Case,
+        n_sessions: usize,
         measurements: &mut [Measurement<'_>],
     ) -> Vec<Row> {
         let request = Arc::new(case.request(setting.era));

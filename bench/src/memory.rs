@@ -75,10 +75,11 @@ impl MemoryArgs {
                 era: self.era,
                 n_tools: *n_tools as usize,
             };
-            for way in launcher.start(setting)? {
+            let scene = launcher.start(setting)?;
+            for way in &scene.ways {
                 if way.process.is_some() && way.transport == setting.transport {
                     eprintln!("{}: {n_tools} tools", way.endpoint.name);
-                    rows.push(self.measure(&way, setting).await?);
+                    rows.push(self.measure(way, setting).await?);
                 }
             }
         }

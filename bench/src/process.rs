@@ -8,7 +8,7 @@ use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, bail};
-use rustix::process::{Pid, Signal, kill_process};
+use rustix::process::{Pid, Resource, Rlimit, Signal, getrlimit, kill_process, setrlimit};
 use tempfile::TempDir;
 
 use crate::affinity::Cores;
@@ -159,6 +159,17 @@ fn spawn_on(cores: Option<Cores>, command: &mut Command) -> anyhow::Result<Child
             .join()
             .unwrap_or_else(|_| bail!("the thread that starts it has failed"))
     })
+}
+
+/// Raises the limit of open files of this process, and of those that it starts, to the maximum.
+pub(crate) fn raise_file_limit() {
+    let limit = getrlimit(Resource::Nofile);
+    let raised = Rlimit {
+        current: limit.maximum,
+        maximum: limit.maximum,
+    };
+    // With the lower limit, connections may fail, and they say so.
+    let _ = setrlimit(Resource::Nofile, raised);
 }
 
 /// Returns an address on which nothing listens.

@@ -11,6 +11,8 @@ use hyper_util::client::legacy::Client;
 use hyper_util::client::legacy::connect::HttpConnector;
 use hyper_util::rt::{TokioExecutor, TokioIo};
 
+use crate::upstream::ACCEPT_PAUSE;
+
 type UpstreamClient = Client<HttpConnector, Full<Bytes>>;
 
 /// Serves until the process is killed.
@@ -24,7 +26,11 @@ pub(crate) fn run(port: u16, upstream: SocketAddr) -> anyhow::Result<()> {
         connector.set_nodelay(true);
         let client: UpstreamClient = Client::builder(TokioExecutor::new()).build(connector);
         loop {
-            let (stream, _) = listener.accept().await?;
+            let Ok((stream, _)) = listener.accept().await else {
+                // There are too many connections.
+                tokio::time::sleep(ACCEPT_PAUSE).await;
+                continue;
+            };
             stream.set_nodelay(true)?;
             let client = client.clone();
             tokio::spawn(async move {

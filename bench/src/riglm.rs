@@ -177,10 +177,10 @@ pub(crate) fn endpoint(name: &str, address: SocketAddr) -> Endpoint {
     }
 }
 
-fn variable(text: &str) -> Result<(String, String), String> {
+fn variable(text: &str) -> anyhow::Result<(String, String)> {
     let (name, value) = text
         .split_once('=')
         .filter(|(name, _)| !name.is_empty())
-        .ok_or("a variable is written as NAME=VALUE")?;
+        .context("a variable is written as NAME=VALUE")?;
     Ok((name.to_owned(), value.to_owned()))
 }

@@ -13,6 +13,7 @@ use serde::Serialize;
 
 use crate::client::{Endpoint, Session};
 use crate::message::Era;
+use crate::process::raise_file_limit;
 use crate::report::{ResultFile, megabytes, print_table};
 use crate::riglm::Riglm;
 use crate::statistics::{count, percentile, ratio};
@@ -78,23 +79,25 @@ struct Opened {
     latencies: Vec<Duration>,
     ids: Vec<HeaderValue>,
     errors: BTreeMap<String, usize>,
-    /// Connections that stay open.
+    /// Connections that stay open: one for each session, or the last one, which is used again.
     connections: Vec<Session>,
+    keeps_connections: bool,
 }
 
 impl SessionsArgs {
     /// Measures all ways and prints the table.
     pub(crate) async fn run(self) -> anyhow::Result<()> {
         let file = ResultFile::create(self.json.as_deref())?;
+        raise_file_limit();
         let mut launcher = self.ways.clone().prepare()?;
         launcher.set_up_riglm(|riglm| self.with_limits(riglm));
-        let ways = launcher.start(Setting {
+        let scene = launcher.start(Setting {
             transport: Transport::Http,
             era: Era::Legacy,
             n_tools: 100,
         })?;
         let mut rows = Vec::new();
-        for way in &ways {
+        for way in &scene.ways {
             eprintln!("{}: {} sessions", way.endpoint.name, self.count);
             rows.push(self.measure(way).await?);
         }
@@ -170,14 +173,17 @@ impl SessionsArgs {
     /// Opens all sessions, several at a time.
     async fn open(&self, endpoint: &Endpoint) -> anyhow::Result<Opened> {
         let next = Arc::new(AtomicUsize::new(0));
-        let (n, keeps) = (self.count as usize, self.keep_connections);
+        let (n, keeps_connections) = (self.count as usize, self.keep_connections);
         let workers: Vec<_> = (0..self.concurrency)
             .map(|_| {
                 let (endpoint, next) = (endpoint.clone(), Arc::clone(&next));
                 tokio::spawn(async move {
-                    let mut opened = Opened::default();
+                    let mut opened = Opened {
+                        keeps_connections,
+                        ..Opened::default()
+                    };
                     while next.fetch_add(1, Ordering::Relaxed) < n {
-                        opened.open_one(&endpoint, keeps).await;
+                        opened.open_one(&endpoint).await;
                     }
                     opened
                 })
@@ -230,9 +236,9 @@ impl SessionsArgs {
 
 impl Opened {
     /// Opens one session, over a connection of its own or over the last one.
-    async fn open_one(&mut self, endpoint: &Endpoint, keeps_connections: bool) {
+    async fn open_one(&mut self, endpoint: &Endpoint) {
         let start = Instant::now();
-        let last = if keeps_connections {
+        let last = if self.keeps_connections {
             None
         } else {
             self.connections.pop()

@@ -6,6 +6,7 @@ use std::io::{BufRead as _, Write as _};
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
 
 use anyhow::Context as _;
 use bytes::Bytes;
@@ -18,6 +19,9 @@ use hyper_util::rt::TokioIo;
 use serde_json::value::RawValue;
 
 use crate::message::Era;
+
+/// The pause after a connection that could not be accepted.
+pub(crate) const ACCEPT_PAUSE: Duration = Duration::from_millis(10);
 
 /// A server with a list of tools.
 #[derive(Debug)]
@@ -89,7 +93,11 @@ impl Upstream {
         runtime.block_on(async {
             let listener = tokio::net::TcpListener::from_std(listener)?;
             loop {
-                let (stream, _) = listener.accept().await?;
+                let Ok((stream, _)) = listener.accept().await else {
+                    // There are too many connections.
+                    tokio::time::sleep(ACCEPT_PAUSE).await;
+                    continue;
+                };
                 stream.set_nodelay(true)?;
                 let server = Arc::clone(&server);
                 tokio::spawn(async move {

@@ -14,7 +14,6 @@ use crate::command_line::{Placeholders, ProxyCommand};
 use crate::message::Era;
 use crate::process::{Process, free_address};
 use crate::riglm::{self, Behind, Riglm, RiglmArgs};
-use crate::upstream::Upstream;
 use crate::usage::{CpuTime, Memory, settled_since};
 
 const PROXY_HELP: &str = "Another proxy, as NAME=COMMAND LINE with {port}, {path}, {data} and \
@@ -68,6 +67,14 @@ pub(crate) struct Way {
     pub(crate) process: Option<Process>,
     /// The transport between this way and the server.
     pub(crate) transport: Transport,
+}
+
+/// An upstream with the ways to it.
+#[derive(Debug)]
+pub(crate) struct Scene {
+    /// The ways, which end before the upstream.
+    pub(crate) ways: Vec<Way>,
+    _upstream: Process,
 }
 
 /// What is needed to start the selected ways.
@@ -141,13 +148,10 @@ impl Launcher {
     }
 
     /// Starts an upstream and everything in front of it.
-    pub(crate) fn start(&self, setting: Setting) -> anyhow::Result<Vec<Way>> {
-        let Setting {
-            transport,
-            era,
-            n_tools,
-        } = setting;
-        let upstream = Upstream::new(era, n_tools).start()?;
+    pub(crate) fn start(&self, setting: Setting) -> anyhow::Result<Scene> {
+        let transport = setting.transport;
+        let server = start_upstream(setting, self.options.cpus.map(|cpus| cpus.client))?;
+        let upstream = server.address;
         let behind = match transport {
             Transport::Http => Behind::Http(upstream),
             Transport::Stdio => Behind::Stdio(stdio_upstream(setting, self.options.cpus)?),
@@ -186,7 +190,10 @@ impl Launcher {
                 ways.push(self.start_proxy(proxy, &behind)?);
             }
         }
-        Ok(ways)
+        Ok(Scene {
+            ways,
+            _upstream: server,
+        })
     }
 
     fn start_proxy(&self, proxy: &ProxyCommand, behind: &Behind) -> anyhow::Result<Way> {
@@ -270,6 +277,18 @@ impl Transport {
             Self::Stdio => "stdio",
         }
     }
+}
+
+/// Starts an upstream over HTTP, which is this program.
+fn start_upstream(setting: Setting, cores: Option<Cores>) -> anyhow::Result<Process> {
+    let address = free_address()?;
+    let mut command = std::process::Command::new("/proc/self/exe");
+    command
+        .args(["upstream", "--port", &address.port().to_string()])
+        .args(["--tools", &setting.n_tools.to_string()])
+        .args(["--era", &setting.era.to_string()]);
+    let data = TempDir::with_prefix("riglm-bench-")?;
+    Process::start("upstream", command, address, data, cores)
 }
 
 /// Starts the relay, which is this program.
