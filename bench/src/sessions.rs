@@ -104,15 +104,12 @@ impl SessionsArgs {
         let lines: Vec<String> = rows.iter().map(Row::markdown).collect();
         print_table(HEAD, &lines);
         file.write(&rows)?;
-        let n_errors: usize = rows
-            .iter()
-            .map(|row| row.errors.values().sum::<usize>())
-            .sum();
-        for (row, error, n) in rows
-            .iter()
-            .flat_map(|row| row.errors.iter().map(move |(error, n)| (row, error, n)))
-        {
-            eprintln!("{}: {n} times: {error}", row.way);
+        let mut n_errors = 0;
+        for row in &rows {
+            for (error, n) in &row.errors {
+                eprintln!("{}: {n} times: {error}", row.way);
+                n_errors += n;
+            }
         }
         if n_errors > 0 {
             bail!("{n_errors} errors");
@@ -122,8 +119,8 @@ impl SessionsArgs {
 
     /// Raises the limits of riglm to the number of sessions, and shortens its idle timeout.
     fn with_limits(&self, riglm: Riglm) -> Riglm {
-        let n = u64::from(self.count).saturating_add(1_000).to_string();
-        let connections = n.parse().unwrap_or(u64::MAX).max(16_384).to_string();
+        let n = u64::from(self.count) + 1_000;
+        let (n, connections) = (n.to_string(), n.max(16_384).to_string());
         riglm
             .with_variable("RIGLM__LIMITS__SESSIONS", &n)
             .with_variable("RIGLM__LIMITS__SESSIONS_PER_PRINCIPAL", &n)
