@@ -11,9 +11,8 @@
 )]
 #![expect(clippy::print_stdout, reason = "it is what a measurement is for")]
 
-#[expect(dead_code, reason = "the other benches start servers")]
-#[path = "proxy_overhead/process.rs"]
-mod process;
+#[path = "search/riglm_program.rs"]
+mod riglm_program;
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -30,7 +29,7 @@ const MODES: [(&str, &[&str]); 3] = [
 
 fn main() {
     let (folder, program) = arguments();
-    let program = program.unwrap_or_else(process::riglm_program);
+    let program = program.unwrap_or_else(riglm_program::riglm_program);
     println!(
         "| Stream | | Predictor | hit@5 | @10 | @20 | first_use@5 | @10 | @20 | cov@25% | first_use_cov@25% | bits | cold_starts |"
     );

@@ -15,9 +15,7 @@
     reason = "arguments that are not understood end the bench"
 )]
 
-#[expect(dead_code, reason = "the other benches start a server that echoes")]
-#[path = "../proxy_overhead/process.rs"]
-mod process;
+mod riglm_program;
 mod tools;
 
 use std::path::{Path, PathBuf};
@@ -47,7 +45,7 @@ struct Arguments {
 fn main() {
     let arguments = arguments();
     let program = arguments.program.clone();
-    let program = program.unwrap_or_else(process::riglm_program);
+    let program = program.unwrap_or_else(riglm_program::riglm_program);
     let upstream = tools::start(arguments.n_tools);
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
