@@ -20,7 +20,7 @@ use tracing::warn;
 use super::condition::SpoolCondition;
 use super::flusher::Flusher;
 use super::writer::SegmentWriter;
-use super::{drainer, lock, recovery};
+use super::{drainer, line, lock, recovery};
 use crate::config::{Durability, RecordingConfig};
 use crate::error::{open_error, operation_error};
 use crate::private_file;
@@ -303,12 +303,9 @@ impl SpoolJournal {
     }
 
     async fn write_record(&self, record: &Record) -> Result<(), StoreError> {
-        let written = serde_json::to_vec(record)
+        let written = line::of(record)
             .map_err(operation_error("encode a record"))
-            .and_then(|mut line| {
-                line.push(b'\n');
-                self.shared.write(&line)
-            });
+            .and_then(|line| self.shared.write(&line));
         // Also after a failure, so that the drainer tests for free space.
         self.shared.wake.notify_one();
         if let Err(error) = written {
