@@ -25,8 +25,9 @@ use crate::config::{Durability, RecordingConfig};
 use crate::error::{open_error, operation_error};
 use crate::private_file;
 
-/// The number of waiting bytes at which the drainer stops collecting and starts to apply.
-const PRESSING_BYTES: u64 = 256 * 1024;
+/// The number of waiting bytes at which the drainer stops collecting and starts to apply: half of
+/// the largest batch.
+const PRESSING_BYTES: u64 = 2 * 1024 * 1024;
 /// The size of the blank line that tests for free space: more than the record of a call without its
 /// arguments.
 const PROBE_BYTES: usize = 4 * 1024;
@@ -90,16 +91,24 @@ pub(super) struct SharedState {
     /// Signals that a record was appended, or could not be.
     pub(super) wake: Notify,
     /// Signals that enough bytes wait to apply them at once.
-    pub(super) pressed: Notify,
+    pressed: Notify,
     pub(super) closing: watch::Sender<bool>,
 }
 
 impl SharedState {
     /// Returns the number of waiting bytes of this run.
-    fn waiting(&self) -> u64 {
+    pub(super) fn waiting(&self) -> u64 {
         // A record may be applied before its writer has counted it.
         let appended = self.appended.load(Ordering::Relaxed);
         appended.saturating_sub(*self.applied.borrow())
+    }
+
+    /// Waits until enough bytes wait to apply them at once.
+    pub(super) async fn until_pressed(&self) {
+        // The signal may be from before the last transaction.
+        while self.waiting() < PRESSING_BYTES {
+            self.pressed.notified().await;
+        }
     }
 
     /// Returns the number of waiting bytes, including bytes of dead runs.

@@ -8,10 +8,11 @@ use riglm_domain::usage::record::Record;
 
 use super::{line, segment};
 
-/// The maximum number of records in one transaction.
-const MAX_BATCH_RECORDS: usize = 1_000;
+/// The maximum number of records in one transaction. Counts and pages of indexes that many records
+/// share are written once in each, so that larger transactions cost less.
+const MAX_BATCH_RECORDS: usize = 8_000;
 /// The number of bytes after which a batch takes no further record.
-const MAX_BATCH_BYTES: u64 = 1024 * 1024;
+const MAX_BATCH_BYTES: u64 = 4 * 1024 * 1024;
 // The number of bytes per read.
 const CHUNK_BYTES: u64 = 256 * 1024;
 
