@@ -27,12 +27,9 @@ pub(super) async fn change(
     batch: &FoldedBatch<'_>,
 ) -> Result<CountsChange, StoreError> {
     let mut change = CountsChange::default();
-    let ids: Vec<InvocationId> = (batch.calls().map(|(call, _)| call.id))
-        .chain(batch.ends().map(|end| end.id))
-        .collect();
-    if ids.is_empty() {
-        return Ok(change);
-    }
+    let opened: Vec<InvocationId> = batch.calls().map(|(call, _)| call.id).collect();
+    let mut ids = counts::possibly_known(transaction, &opened).await?;
+    ids.extend(batch.ends().map(|end| end.id));
     let mut known = counts::known_calls(transaction, &ids).await?;
     // Before the calls of the batch: these ends belong to earlier rows.
     for end in batch.ends() {
