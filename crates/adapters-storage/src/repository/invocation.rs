@@ -140,21 +140,25 @@ macro_rules! select_newest {
     };
 }
 
-/// A statement that reads past calls with the client of their sessions.
+/// A statement that reads past calls with the client of their sessions. SQLite returns all of them
+/// as one text, because the driver takes longer to pass a row on than to read it.
 macro_rules! select_past {
     ($sqlite:literal, $postgres:literal) => {
         Statement {
             table: "invocations",
             sqlite: concat!(
-                "SELECT json_array(
-                    hex(invocations.id), hex(invocations.session),
-                    iif(work_session IS NULL, NULL, hex(work_session)), invocations.principal,
-                    client_name, upstream, tool, invocations.started_at,
-                    iif(continues IS NULL, NULL, hex(continues)),
-                    iif(context IS NULL, NULL, hex(context)), outcome)
-                FROM invocations
-                LEFT JOIN sessions ON sessions.id = invocations.session ",
-                $sqlite
+                "SELECT coalesce(group_concat(call, ''), '')
+                FROM (
+                    SELECT json_array(
+                        hex(invocations.id), hex(invocations.session),
+                        iif(work_session IS NULL, NULL, hex(work_session)),
+                        invocations.principal, client_name, upstream, tool,
+                        invocations.started_at, iif(continues IS NULL, NULL, hex(continues)),
+                        iif(context IS NULL, NULL, hex(context)), outcome) AS call
+                    FROM invocations
+                    LEFT JOIN sessions ON sessions.id = invocations.session ",
+                $sqlite,
+                ")"
             ),
             postgres: concat!(
                 "SELECT json_build_array(
