@@ -18,10 +18,12 @@ use crate::database::{EncodedRows, Statement, Transaction};
 use crate::store::Store;
 use crate::value::{Micros, saturating_count};
 
+// `OR FAIL` saves SQLite a copy of each changed page, for undoing the statement alone. After an error
+// the whole transaction is undone.
 const OPEN: Statement = Statement {
     table: "invocations",
     sqlite: "
-        INSERT INTO invocations (
+        INSERT OR FAIL INTO invocations (
             id, session, principal, upstream, tool, arguments_hash, arguments, started_at,
             sequence, source, request_bytes, continues, work_session, list_epoch, context,
             outcome, duration_us, response_bytes, result, wait_us, request_tokens,
