@@ -13,7 +13,9 @@ use riglm_ports::analytics::{RebuildReport, StoreError};
 
 pub(crate) use self::apply::{apply, outcome_name, put_session_tools, store_tool_names};
 pub(crate) use self::derive::{DerivedCounts, derive};
-pub(crate) use self::existing_rows::{ExistingCall, known_calls, open_calls_of, session_tools_of};
+pub(crate) use self::existing_rows::{
+    ExistingCall, known_calls, open_calls_of, possibly_known, session_tools_of,
+};
 pub(crate) use self::transitions::{ChangedCall, count_transitions};
 use crate::database::{Statement, Transaction};
 

@@ -1,8 +1,9 @@
 //! A common interface for statements to SQLite and PostgreSQL.
 //!
 //! A [`Statement`] is the same query in both SQL dialects. Its only parameter is a JSON text, and
-//! each row of the result is one JSON array, so that the code above this module is written only
-//! once. The statement extracts the values of the parameter, and `serde` reads the row. A statement
+//! each row of the result is one JSON array, or several one after the other, so that the code above
+//! this module is written only once. The statement extracts the values of the parameter, and `serde`
+//! reads the row. A statement
 //! that writes many rows expands the parameter into a table, so that the number of round trips does
 //! not grow with the number of rows. A statement that searches for many values builds an array for
 //! PostgreSQL, `= ANY (ARRAY(...))`. With `IN (SELECT ...)` that server may scan whole tables,
@@ -240,8 +241,9 @@ fn decode_rows<T: DeserializeOwned>(
     rows: &[String],
 ) -> Result<Vec<T>, StoreError> {
     rows.iter()
+        .flat_map(|text| serde_json::Deserializer::from_str(text).into_iter())
         .map(|row| {
-            serde_json::from_str(row).map_err(|error| StoreError::Corrupt {
+            row.map_err(|error| StoreError::Corrupt {
                 table: statement.table,
                 reason: error.to_string(),
             })

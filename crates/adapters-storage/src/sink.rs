@@ -83,7 +83,9 @@ async fn write(transaction: &mut Transaction, batch: &FoldedBatch<'_>) -> Result
     let change = usage::change(transaction, batch).await?;
     invocation::write_closed(transaction, batch.ends()).await?;
     invocation::write_opened(transaction, batch.calls()).await?;
-    invocation::write_tokens(transaction, &batch.tokens).await?;
+    // The rows of new calls have them already.
+    let tokens = (batch.tokens()).filter(|tokens| !change.new_calls.contains(&tokens.id));
+    invocation::write_tokens(transaction, tokens).await?;
     usage::write(transaction, change).await?;
     exchange::write(transaction, &batch.exchanges).await?;
     list_shown::write(transaction, &batch.lists_shown).await?;

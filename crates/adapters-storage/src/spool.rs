@@ -14,6 +14,7 @@ mod contents;
 mod drainer;
 mod flusher;
 mod journal;
+mod line;
 pub(crate) mod lock;
 mod reader;
 mod recovery;

@@ -26,6 +26,13 @@ const BUSY_TIMEOUT: Duration = Duration::from_secs(5);
 const BUSY_POLL: Duration = Duration::from_millis(10);
 /// The size in bytes to which the write-ahead log shrinks after a checkpoint.
 const WAL_BYTES: u32 = 16 * 1024 * 1024;
+/// The size in pages of 4 KiB above which a commit checkpoints the log, which leaves room for one
+/// more transaction below [`WAL_BYTES`]. A page that several transactions change is copied once for
+/// all of them.
+const CHECKPOINT_PAGES: u16 = 2_500;
+/// The size in KiB of the page cache of the writer: enough for the pages that a full batch of calls
+/// changes. SQLite writes pages twice if they do not fit.
+const WRITER_CACHE_KIB: i32 = 8 * 1024;
 // The time that a reader waits for a free connection.
 const ACQUIRE_TIMEOUT: Duration = Duration::from_secs(5);
 // The maximum number of concurrent readers.
@@ -63,20 +70,7 @@ impl SqliteDatabase {
     pub(crate) async fn open(path: &Path, durability: Durability) -> Result<Self, StoreError> {
         let in_use = damage::lock_shared(path).await.map_err(open_error(path))?;
         private_file::ensure(path).map_err(|error| open_file_failure(path, error))?;
-        let options = SqliteConnectOptions::new()
-            .filename(path)
-            .journal_mode(SqliteJournalMode::Wal)
-            .synchronous(match durability {
-                Durability::Process => SqliteSynchronous::Normal,
-                Durability::Power => SqliteSynchronous::Full,
-            })
-            .pragma("journal_size_limit", WAL_BYTES.to_string())
-            // The driver enables foreign keys, but no table declares any: a row may belong to a
-            // session that was never recorded.
-            .foreign_keys(false)
-            .busy_timeout(BUSY_TIMEOUT)
-            .log_statements(log::LevelFilter::Trace);
-        let writer = connect_writer(&options)
+        let writer = connect_writer(&writer_options(path, durability))
             .await
             .map_err(open_file_error(path))?;
         if let Err(error) = migrate::sqlite(&writer, path).await {
@@ -87,7 +81,7 @@ impl SqliteDatabase {
             .max_connections(MAX_READERS)
             .acquire_timeout(ACQUIRE_TIMEOUT)
             .test_before_acquire(false)
-            .connect_lazy_with(options.read_only(true));
+            .connect_lazy_with(options(path, durability).read_only(true));
         Ok(Self {
             in_use: Mutex::new(Some(in_use)),
             path: path.into(),
@@ -173,6 +167,28 @@ fn open_file_failure(path: &Path, error: io::Error) -> StoreError {
         },
         _ => open_error(path)(error),
     }
+}
+
+fn options(path: &Path, durability: Durability) -> SqliteConnectOptions {
+    SqliteConnectOptions::new()
+        .filename(path)
+        .journal_mode(SqliteJournalMode::Wal)
+        .synchronous(match durability {
+            Durability::Process => SqliteSynchronous::Normal,
+            Durability::Power => SqliteSynchronous::Full,
+        })
+        .pragma("journal_size_limit", WAL_BYTES.to_string())
+        // The driver enables foreign keys, but no table declares any: a row may belong to a session
+        // that was never recorded.
+        .foreign_keys(false)
+        .busy_timeout(BUSY_TIMEOUT)
+        .log_statements(log::LevelFilter::Trace)
+}
+
+fn writer_options(path: &Path, durability: Durability) -> SqliteConnectOptions {
+    options(path, durability)
+        .pragma("cache_size", (-WRITER_CACHE_KIB).to_string())
+        .pragma("wal_autocheckpoint", CHECKPOINT_PAGES.to_string())
 }
 
 /// Opens the writing connection, with retries: the switch of a new file to WAL mode, which every

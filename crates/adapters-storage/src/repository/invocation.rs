@@ -1,7 +1,5 @@
 //! Recorded tool calls.
 
-use std::collections::BTreeMap;
-
 use async_trait::async_trait;
 use riglm_domain::id::{ContextId, InvocationId, SessionId, ToolName, UpstreamName, WorkSessionId};
 use riglm_domain::mcp::exchange::Exchange;
@@ -20,19 +18,22 @@ use crate::database::{EncodedRows, Statement, Transaction};
 use crate::store::Store;
 use crate::value::{Micros, saturating_count};
 
+// `OR FAIL` saves SQLite a copy of each changed page, for undoing the statement alone. After an error
+// the whole transaction is undone.
 const OPEN: Statement = Statement {
     table: "invocations",
     sqlite: "
-        INSERT INTO invocations (
+        INSERT OR FAIL INTO invocations (
             id, session, principal, upstream, tool, arguments_hash, arguments, started_at,
             sequence, source, request_bytes, continues, work_session, list_epoch, context,
-            outcome, duration_us, response_bytes, result, wait_us)
+            outcome, duration_us, response_bytes, result, wait_us, request_tokens,
+            response_tokens)
         SELECT
             unhex(value ->> 0, '-'), unhex(value ->> 1, '-'), value ->> 2, value ->> 3,
             value ->> 4, unhex(value ->> 5), value ->> 6, value ->> 7, value ->> 8, value ->> 9,
             value ->> 10, unhex(value ->> 11, '-'), unhex(value ->> 12, '-'), value ->> 13,
             unhex(value ->> 14, '-'), value ->> 15, value ->> 16, value ->> 17, value ->> 18,
-            value ->> 19
+            value ->> 19, value ->> 20, value ->> 21
         FROM jsonb_each(?1)
         WHERE true
         ON CONFLICT (id) DO UPDATE SET
@@ -47,14 +48,15 @@ const OPEN: Statement = Statement {
         INSERT INTO invocations (
             id, session, principal, upstream, tool, arguments_hash, arguments, started_at,
             sequence, source, request_bytes, continues, work_session, list_epoch, context,
-            outcome, duration_us, response_bytes, result, wait_us)
+            outcome, duration_us, response_bytes, result, wait_us, request_tokens,
+            response_tokens)
         SELECT
             (value ->> 0)::uuid, (value ->> 1)::uuid, value ->> 2, value ->> 3, value ->> 4,
             decode(value ->> 5, 'hex'), value ->> 6, (value ->> 7)::bigint,
             (value ->> 8)::bigint, value ->> 9, (value ->> 10)::bigint, (value ->> 11)::uuid,
             (value ->> 12)::uuid, (value ->> 13)::bigint, (value ->> 14)::uuid, value ->> 15,
             (value ->> 16)::bigint, (value ->> 17)::bigint, value ->> 18,
-            (value ->> 19)::bigint
+            (value ->> 19)::bigint, (value ->> 20)::bigint, (value ->> 21)::bigint
         FROM jsonb_array_elements($1::jsonb)
         ON CONFLICT (id) DO UPDATE SET
             outcome = excluded.outcome,
@@ -140,21 +142,25 @@ macro_rules! select_newest {
     };
 }
 
-/// A statement that reads past calls with the client of their sessions.
+/// A statement that reads past calls with the client of their sessions. SQLite returns all of them
+/// as one text, because the driver takes longer to pass a row on than to read it.
 macro_rules! select_past {
     ($sqlite:literal, $postgres:literal) => {
         Statement {
             table: "invocations",
             sqlite: concat!(
-                "SELECT json_array(
-                    hex(invocations.id), hex(invocations.session),
-                    iif(work_session IS NULL, NULL, hex(work_session)), invocations.principal,
-                    client_name, upstream, tool, invocations.started_at,
-                    iif(continues IS NULL, NULL, hex(continues)),
-                    iif(context IS NULL, NULL, hex(context)), outcome)
-                FROM invocations
-                LEFT JOIN sessions ON sessions.id = invocations.session ",
-                $sqlite
+                "SELECT coalesce(group_concat(call, ''), '')
+                FROM (
+                    SELECT json_array(
+                        hex(invocations.id), hex(invocations.session),
+                        iif(work_session IS NULL, NULL, hex(work_session)),
+                        invocations.principal, client_name, upstream, tool,
+                        invocations.started_at, iif(continues IS NULL, NULL, hex(continues)),
+                        iif(context IS NULL, NULL, hex(context)), outcome) AS call
+                    FROM invocations
+                    LEFT JOIN sessions ON sessions.id = invocations.session ",
+                $sqlite,
+                ")"
             ),
             postgres: concat!(
                 "SELECT json_build_array(
@@ -383,13 +389,20 @@ impl<'a> FilterParameter<'a> {
     }
 }
 
-/// Writes calls that began, with their ends if known.
+/// A call that began, with its end and its token counts if they are known.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct NewCall<'a> {
+    pub(crate) opened: &'a Invocation,
+    pub(crate) end: Option<&'a InvocationEnd>,
+    pub(crate) tokens: Option<CallTokens>,
+}
+
+/// Writes calls that began. If a call has a row, only its end is written.
 pub(crate) async fn write_opened<'a>(
     transaction: &mut Transaction,
-    calls: impl Iterator<Item = (&'a Invocation, Option<&'a InvocationEnd>)>,
+    calls: impl Iterator<Item = NewCall<'a>>,
 ) -> Result<(), StoreError> {
-    let rows = calls.map(|(call, end)| NewInvocationRow(call, end));
-    transaction.write(&OPEN, EncodedRows::new(rows)?).await?;
+    transaction.write(&OPEN, EncodedRows::new(calls)?).await?;
     Ok(())
 }
 
@@ -412,23 +425,16 @@ pub(crate) async fn write_closed<'a>(
     Ok(())
 }
 
-/// Writes the token counts of calls.
+/// Writes the token counts of calls that have rows, one for each call.
 pub(crate) async fn write_tokens(
     transaction: &mut Transaction,
-    tokens: &[&CallTokens],
+    tokens: impl Iterator<Item = CallTokens>,
 ) -> Result<(), StoreError> {
-    // A statement can change a row only once, so several records of a call are merged.
-    let mut joined: BTreeMap<InvocationId, (Option<u64>, Option<u64>)> = BTreeMap::new();
-    for tokens in tokens {
-        let (request, response) = joined.entry(tokens.id).or_default();
-        *request = request.or(tokens.request);
-        *response = response.or(tokens.response);
-    }
-    let rows = (joined.into_iter()).map(|(id, (request, response))| {
+    let rows = tokens.map(|tokens| {
         (
-            id,
-            request.map(saturating_count),
-            response.map(saturating_count),
+            tokens.id,
+            tokens.request.map(saturating_count),
+            tokens.response.map(saturating_count),
         )
     });
     transaction.write(&MEASURE, EncodedRows::new(rows)?).await?;
@@ -546,13 +552,13 @@ impl InvocationRepository for Store {
     }
 }
 
-/// The columns of a new row, serialized as one array. A tuple can have at most 16 elements.
-struct NewInvocationRow<'a>(&'a Invocation, Option<&'a InvocationEnd>);
-
-impl Serialize for NewInvocationRow<'_> {
+/// The columns of the row, serialized as one array. A tuple can have at most 16 elements.
+impl Serialize for NewCall<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let Self(call, end) = self;
-        let mut row = serializer.serialize_seq(Some(20))?;
+        let (call, end) = (self.opened, self.end);
+        let request_tokens = self.tokens.and_then(|tokens| tokens.request);
+        let response_tokens = self.tokens.and_then(|tokens| tokens.response);
+        let mut row = serializer.serialize_seq(Some(22))?;
         row.serialize_element(&call.id)?;
         row.serialize_element(&call.session)?;
         row.serialize_element(&call.principal)?;
@@ -573,6 +579,8 @@ impl Serialize for NewInvocationRow<'_> {
         row.serialize_element(&end.map(|end| saturating_count(end.response_bytes)))?;
         row.serialize_element(&end.and_then(|end| end.result.as_deref()))?;
         row.serialize_element(&end.map(|end| saturating_count(end.wait_us)))?;
+        row.serialize_element(&request_tokens.map(saturating_count))?;
+        row.serialize_element(&response_tokens.map(saturating_count))?;
         row.end()
     }
 }

@@ -15,6 +15,8 @@ use riglm_domain::usage::invocation::{CallTokens, Invocation, InvocationEnd, Out
 use riglm_domain::usage::record::Record;
 use riglm_domain::usage::session::Session;
 
+use crate::repository::invocation::NewCall;
+
 /// The records of one call in the batch.
 #[derive(Clone, Copy, Debug, Default)]
 struct FoldedCall<'a> {
@@ -23,6 +25,8 @@ struct FoldedCall<'a> {
     opened: Option<&'a Invocation>,
     /// An end after the beginning.
     end: Option<&'a InvocationEnd>,
+    /// The first count of each text.
+    tokens: Option<CallTokens>,
 }
 
 /// The rows of a batch, without lost runs.
@@ -33,7 +37,6 @@ pub(super) struct FoldedBatch<'a> {
     pub(super) pages: Vec<(&'a ToolListing, Timestamp)>,
     pub(super) listed: Vec<(SessionId, &'a str, Timestamp)>,
     pub(super) exchanges: Vec<&'a Exchange>,
-    pub(super) tokens: Vec<&'a CallTokens>,
     pub(super) lists_shown: Vec<&'a ListShown>,
     pub(super) searches: Vec<&'a Search>,
     pub(super) contexts: Vec<&'a Context>,
@@ -63,12 +66,19 @@ impl<'a> FoldedBatch<'a> {
     }
 
     /// Returns the calls whose beginning is in the batch, with the ends that follow it.
-    pub(super) fn calls(
-        &self,
-    ) -> impl Iterator<Item = (&'a Invocation, Option<&'a InvocationEnd>)> {
-        self.calls
-            .iter()
-            .filter_map(|call| Some((call.opened?, call.end)))
+    pub(super) fn calls(&self) -> impl Iterator<Item = NewCall<'a>> {
+        self.calls.iter().filter_map(|call| {
+            Some(NewCall {
+                opened: call.opened?,
+                end: call.end,
+                tokens: call.tokens,
+            })
+        })
+    }
+
+    /// Returns the token counts of calls, one for each call.
+    pub(super) fn tokens(&self) -> impl Iterator<Item = CallTokens> {
+        self.calls.iter().filter_map(|call| call.tokens)
     }
 
     /// Returns the ends without an earlier beginning in the batch, one for each call. They must be
@@ -103,7 +113,12 @@ impl<'a> FoldedBatch<'a> {
                 }
             }
             Record::Exchanged(exchange) => self.exchanges.push(exchange),
-            Record::CallMeasured(tokens) => self.tokens.push(tokens),
+            Record::CallMeasured(tokens) => {
+                let known = &mut self.call(tokens.id).tokens;
+                let known = known.get_or_insert(*tokens);
+                known.request = known.request.or(tokens.request);
+                known.response = known.response.or(tokens.response);
+            }
             Record::ListShown(list) => self.lists_shown.push(list),
             Record::Searched(search) => self.searches.push(search),
             Record::ContextGiven(context) => self.contexts.push(context),

@@ -1,6 +1,6 @@
 //! The changes of the usage counts by a batch of records.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
 
 use riglm_domain::catalog::tool::{ToolKey, ToolRef};
 use riglm_domain::id::{InvocationId, SessionId};
@@ -16,6 +16,8 @@ use crate::database::Transaction;
 /// The change of the counts, and the rows that belong to it.
 #[derive(Debug, Default)]
 pub(super) struct CountsChange {
+    /// The calls that begin in the batch and have no rows yet.
+    pub(super) new_calls: HashSet<InvocationId>,
     counts: UsageChange,
     names: BTreeMap<ToolKey, ToolRef>,
     session_tools: Vec<(SessionId, Principal, SessionTool)>,
@@ -27,12 +29,9 @@ pub(super) async fn change(
     batch: &FoldedBatch<'_>,
 ) -> Result<CountsChange, StoreError> {
     let mut change = CountsChange::default();
-    let ids: Vec<InvocationId> = (batch.calls().map(|(call, _)| call.id))
-        .chain(batch.ends().map(|end| end.id))
-        .collect();
-    if ids.is_empty() {
-        return Ok(change);
-    }
+    let opened: Vec<InvocationId> = batch.calls().map(|call| call.opened.id).collect();
+    let mut ids = counts::possibly_known(transaction, &opened).await?;
+    ids.extend(batch.ends().map(|end| end.id));
     let mut known = counts::known_calls(transaction, &ids).await?;
     // Before the calls of the batch: these ends belong to earlier rows.
     for end in batch.ends() {
@@ -41,11 +40,14 @@ pub(super) async fn change(
         }
     }
     let mut new = Vec::new();
-    for (call, end) in batch.calls() {
-        match (known.get_mut(&call.id), end) {
+    for call in batch.calls() {
+        match (known.get_mut(&call.opened.id), call.end) {
             (Some(known), Some(end)) => change.end(known, end),
             (Some(_), None) => {}
-            (None, end) => new.extend(change.open(call, end)),
+            (None, end) => {
+                change.new_calls.insert(call.opened.id);
+                new.extend(change.open(call.opened, end));
+            }
         }
     }
     if !new.is_empty() {

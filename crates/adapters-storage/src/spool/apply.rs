@@ -12,6 +12,9 @@ use super::condition::{SpoolCondition, one_line};
 
 /// The back-off after the database failed to take a batch.
 const BACKOFF: Backoff = Backoff::new(Duration::from_millis(50), Duration::from_secs(5));
+/// The number of records in a transaction after a failed one, which a slow server may manage before
+/// its timeouts.
+const MAX_RETRIED_RECORDS: usize = 1_000;
 /// The time after which a running attempt counts as stuck.
 const SLOW_AFTER: Duration = Duration::from_secs(5);
 
@@ -36,11 +39,15 @@ pub(super) async fn apply(
     let RetryPolicy::Endless(condition) = patience else {
         return sink.apply(records).await;
     };
+    let (mut rest, mut part_size) = (records, records.len());
     let mut n_failures = 0_u32;
     let mut failing_since = None;
-    loop {
-        let Err(error) = attempt(sink, records, condition).await else {
-            break;
+    while !rest.is_empty() {
+        let (part, after) = rest.split_at(part_size.min(rest.len()));
+        let Err(error) = attempt(sink, part, condition).await else {
+            rest = after;
+            n_failures = 0;
+            continue;
         };
         condition.set_apply_failure(one_line(&error));
         if failing_since.is_none() {
@@ -50,6 +57,7 @@ pub(super) async fn apply(
                 "failed to write records to the database, they wait in the spool"
             );
         }
+        part_size = part_size.min(MAX_RETRIED_RECORDS);
         n_failures = n_failures.saturating_add(1);
         sleep(BACKOFF.delay(n_failures, fastrand::f64())).await;
     }

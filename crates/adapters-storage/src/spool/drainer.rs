@@ -20,6 +20,10 @@ use super::segment;
 /// The shortest time between the starts of two transactions under little load. Records that arrive
 /// meanwhile share the next transaction.
 const COLLECT_FOR: Duration = Duration::from_millis(100);
+/// The same time under load, when a transaction that waits longer is shared by many more records.
+const COLLECT_UNDER_LOAD_FOR: Duration = Duration::from_millis(500);
+/// The number of bytes that arrive in [`COLLECT_FOR`] under load: the records of about 100 calls.
+const LOAD_BYTES: u64 = 64 * 1024;
 /// The size in bytes above which a completely applied segment is replaced by a new one.
 const MIN_ROTATED_BYTES: u64 = 64 * 1024;
 /// The age after which a non-empty segment is replaced by a new one, however small it is. So data
@@ -165,8 +169,22 @@ fn delete_applied(shared: &SharedState, oldest: &mut u64, current: u64) {
 /// Waits until enough records have arrived for the next transaction, or until its time has come.
 async fn collect(shared: &SharedState, closing: &mut watch::Receiver<bool>, started: Instant) {
     tokio::select! {
-        () = sleep_until(started + COLLECT_FOR) => {}
-        () = shared.pressed.notified() => {}
+        () = collect_in_time(shared, started) => {}
+        () = shared.until_pressed() => {}
         _ = closing.changed() => {}
+    }
+}
+
+/// Waits for [`COLLECT_FOR`], and again while many records arrive.
+async fn collect_in_time(shared: &SharedState, started: Instant) {
+    let (mut due, mut waiting) = (started, 0);
+    loop {
+        due += COLLECT_FOR;
+        sleep_until(due).await;
+        let n_new = shared.waiting().saturating_sub(waiting);
+        if n_new < LOAD_BYTES || due >= started + COLLECT_UNDER_LOAD_FOR {
+            return;
+        }
+        waiting += n_new;
     }
 }

@@ -20,13 +20,14 @@ use tracing::warn;
 use super::condition::SpoolCondition;
 use super::flusher::Flusher;
 use super::writer::SegmentWriter;
-use super::{drainer, lock, recovery};
+use super::{drainer, line, lock, recovery};
 use crate::config::{Durability, RecordingConfig};
 use crate::error::{open_error, operation_error};
 use crate::private_file;
 
-/// The number of waiting bytes at which the drainer stops collecting and starts to apply.
-const PRESSING_BYTES: u64 = 256 * 1024;
+/// The number of waiting bytes at which the drainer stops collecting and starts to apply: half of
+/// the largest batch.
+const PRESSING_BYTES: u64 = 2 * 1024 * 1024;
 /// The size of the blank line that tests for free space: more than the record of a call without its
 /// arguments.
 const PROBE_BYTES: usize = 4 * 1024;
@@ -90,16 +91,24 @@ pub(super) struct SharedState {
     /// Signals that a record was appended, or could not be.
     pub(super) wake: Notify,
     /// Signals that enough bytes wait to apply them at once.
-    pub(super) pressed: Notify,
+    pressed: Notify,
     pub(super) closing: watch::Sender<bool>,
 }
 
 impl SharedState {
     /// Returns the number of waiting bytes of this run.
-    fn waiting(&self) -> u64 {
+    pub(super) fn waiting(&self) -> u64 {
         // A record may be applied before its writer has counted it.
         let appended = self.appended.load(Ordering::Relaxed);
         appended.saturating_sub(*self.applied.borrow())
+    }
+
+    /// Waits until enough bytes wait to apply them at once.
+    pub(super) async fn until_pressed(&self) {
+        // The signal may be from before the last transaction.
+        while self.waiting() < PRESSING_BYTES {
+            self.pressed.notified().await;
+        }
     }
 
     /// Returns the number of waiting bytes, including bytes of dead runs.
@@ -303,12 +312,9 @@ impl SpoolJournal {
     }
 
     async fn write_record(&self, record: &Record) -> Result<(), StoreError> {
-        let written = serde_json::to_vec(record)
+        let written = line::of(record)
             .map_err(operation_error("encode a record"))
-            .and_then(|mut line| {
-                line.push(b'\n');
-                self.shared.write(&line)
-            });
+            .and_then(|line| self.shared.write(&line));
         // Also after a failure, so that the drainer tests for free space.
         self.shared.wake.notify_one();
         if let Err(error) = written {

@@ -1,17 +1,18 @@
 //! A reader for the segments of one run in their order, which may still grow.
 
 use std::fs::File;
-use std::io::{self, Read as _};
+use std::io::{self, BufRead as _, Read as _};
 use std::path::{Path, PathBuf};
 
 use riglm_domain::usage::record::Record;
 
-use super::segment;
+use super::{line, segment};
 
-/// The maximum number of records in one transaction.
-const MAX_BATCH_RECORDS: usize = 1_000;
+/// The maximum number of records in one transaction. Counts and pages of indexes that many records
+/// share are written once in each, so that larger transactions cost less.
+const MAX_BATCH_RECORDS: usize = 8_000;
 /// The number of bytes after which a batch takes no further record.
-const MAX_BATCH_BYTES: u64 = 1024 * 1024;
+const MAX_BATCH_BYTES: u64 = 4 * 1024 * 1024;
 // The number of bytes per read.
 const CHUNK_BYTES: u64 = 256 * 1024;
 
@@ -44,7 +45,7 @@ impl RecordBatch {
         if line.trim_ascii().is_empty() {
             return;
         }
-        match serde_json::from_slice(line) {
+        match line::parse(line) {
             Ok(record) => self.records.push(record),
             Err(_) => self.n_torn += 1,
         }
@@ -137,12 +138,14 @@ impl SpoolReader {
     fn take_lines(&mut self, batch: &mut RecordBatch) {
         let mut taken = 0;
         while !batch.is_full() {
-            let rest = &self.pending[taken..];
-            let Some(length) = rest.iter().position(|byte| *byte == b'\n') else {
+            let mut rest = &self.pending[taken..];
+            // Reading from memory does not fail.
+            let length = rest.skip_until(b'\n').unwrap_or(0);
+            let Some(line) = self.pending[taken..][..length].strip_suffix(b"\n") else {
                 break;
             };
-            batch.take(&rest[..length], length + 1);
-            taken += length + 1;
+            batch.take(line, length);
+            taken += length;
         }
         self.pending.drain(..taken);
     }
