@@ -30,13 +30,20 @@ pub(super) fn with_inherited_setting<T>(start: impl FnOnce() -> T) -> T {
         return start();
     }
     let _one_at_a_time = STARTING.lock();
-    set(false);
+    set(HugePages::Allowed);
     let started = start();
-    set(true);
+    set(HugePages::Off);
     started
 }
 
-fn set(is_off: bool) {
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum HugePages {
+    Allowed,
+    Off,
+}
+
+fn set(pages: HugePages) {
+    let is_off = pages == HugePages::Off;
     // A failure leaves the setting as it is, which costs some memory or speed.
     #[cfg(target_os = "linux")]
     let _ = rustix::thread::disable_transparent_huge_pages(is_off);

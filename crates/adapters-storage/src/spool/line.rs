@@ -4,6 +4,10 @@ use riglm_domain::usage::invocation::{CallTokens, Invocation, InvocationEnd};
 use riglm_domain::usage::record::Record;
 use serde::Deserialize;
 
+/// The beginnings of the lines of calls.
+const CALL_OPENED: &[u8] = br#"{"record":"call_opened","#;
+const CALL_CLOSED: &[u8] = br#"{"record":"call_closed","#;
+const CALL_MEASURED: &[u8] = br#"{"record":"call_measured","#;
 /// The usual size of a line in bytes: that of the beginning of a call without its arguments.
 const USUAL_BYTES: usize = 512;
 
@@ -21,11 +25,11 @@ pub(super) fn of(record: &Record) -> serde_json::Result<Vec<u8>> {
 /// kind keeps all values until it has seen it. The records of calls are most of all records. Their
 /// lines are recognized by their first bytes and parsed at once.
 pub(super) fn parse(line: &[u8]) -> serde_json::Result<Record> {
-    if line.starts_with(br#"{"record":"call_opened","#) {
+    if line.starts_with(CALL_OPENED) {
         parse_as::<Invocation>(line).map(Record::CallOpened)
-    } else if line.starts_with(br#"{"record":"call_closed","#) {
+    } else if line.starts_with(CALL_CLOSED) {
         parse_as::<InvocationEnd>(line).map(Record::CallClosed)
-    } else if line.starts_with(br#"{"record":"call_measured","#) {
+    } else if line.starts_with(CALL_MEASURED) {
         parse_as::<CallTokens>(line).map(Record::CallMeasured)
     } else {
         parse_as(line)

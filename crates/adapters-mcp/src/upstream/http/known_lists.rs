@@ -2,6 +2,7 @@
 //! with an earlier one takes a fraction of the time of parsing it.
 
 use std::collections::VecDeque;
+use std::sync::Arc;
 
 use bytes::Bytes;
 use parking_lot::Mutex;
@@ -17,7 +18,7 @@ const KEPT_BYTES: std::ops::RangeInclusive<usize> = (4 << 10)..=(2 << 20);
 
 /// Recent answers to `tools/list`.
 #[derive(Debug, Default)]
-pub(super) struct KnownLists(Mutex<VecDeque<Message>>);
+pub(super) struct KnownLists(Mutex<VecDeque<Arc<Message>>>);
 
 impl KnownLists {
     /// Parses the body of an answer to `tools/list`.
@@ -28,7 +29,8 @@ impl KnownLists {
     pub(super) fn parse(&self, body: &Bytes) -> Result<Message, UpstreamError> {
         let is_kept = KEPT_BYTES.contains(&body.len());
         if is_kept {
-            let known = self.0.lock();
+            // Compared without the lock, because other sessions compare theirs.
+            let known: Vec<Arc<Message>> = self.0.lock().iter().cloned().collect();
             let mut repeated = known.iter();
             let repeated = repeated.find_map(|known| Message::parse_repeated(body, known));
             if let Some(repeated) = repeated {
@@ -40,7 +42,7 @@ impl KnownLists {
         if is_kept && message.single().is_some_and(has_result) {
             let mut known = self.0.lock();
             known.truncate(MAX_LISTS - 1);
-            known.push_front(message.clone());
+            known.push_front(Arc::new(message.clone()));
         }
         Ok(message)
     }

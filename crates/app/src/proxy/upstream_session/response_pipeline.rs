@@ -360,7 +360,7 @@ impl UpstreamSession {
                     let list = (self.tools)
                         .record_list(result, &pending, envelope.id())
                         .await;
-                    self.note_shown(&pending, list.shown(result)).await;
+                    self.note_shown(&pending, list.shown_tools(result)).await;
                     match list.replacement {
                         Some(other) => message.with_result(&other),
                         None => message,

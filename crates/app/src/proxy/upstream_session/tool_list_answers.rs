@@ -34,7 +34,7 @@ pub(super) struct RecordedList {
 
 impl RecordedList {
     /// Returns the array of tools that is shown, of a list with this result.
-    pub(super) fn shown<'a>(&'a self, result: &'a str) -> ListText<'a> {
+    pub(super) fn shown_tools<'a>(&'a self, result: &'a str) -> ListText<'a> {
         match (&self.replacement, &self.seen) {
             (Some(shown), _) => ListText::of_result(shown),
             (None, Some(seen)) => seen.tools(),
