@@ -2,10 +2,9 @@
 //!
 //! `cargo bench -p riglm-domain --bench instructions [-- --update]`
 //!
-//! Times differ between machines and moments, instruction counts hardly do. Each function runs twice
-//! under Valgrind, with few and with many repetitions, and the difference is its cost. The program
-//! fails if a function needs more than the baseline and a tolerance. `--update` writes the counts of
-//! this run to the baseline.
+//! Times differ between machines and moments, instruction counts hardly do. Each function runs under
+//! Valgrind, which counts only what it does itself. The program fails if a function needs more than
+//! the baseline and a tolerance. `--update` writes the counts of this run to the baseline.
 #![expect(
     clippy::panic,
     clippy::print_stdout,
@@ -31,9 +30,8 @@ use riglm_domain::privacy::canonical::KeyedHasher;
 use riglm_domain::retrieval::{IndexedTool, Query, RankingRules, Synonyms, ToolIndex, ToolText};
 use scene::SyntheticSessions;
 
-/// The repetitions of the two runs.
-const FEW: u64 = 2;
-const MANY: u64 = 12;
+/// The repetitions of a function.
+const REPETITIONS: u64 = 20;
 /// The part of the baseline by which a count may differ. Compilers and libraries change a little.
 const TOLERANCE: f64 = 0.15;
 /// The name of the file with the baseline, beside this one.
@@ -56,14 +54,11 @@ const CASES: [(&str, Case); 9] = [
 
 fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
-    if let [flag, name, n] = arguments.as_slice()
+    if let [flag, name] = arguments.as_slice()
         && flag == "--run"
     {
         let (_, case) = CASES.iter().find(|(known, _)| known == name).unwrap();
-        let mut repeat = case();
-        for _ in 0..n.parse::<u64>().unwrap() {
-            repeat();
-        }
+        repeat_counted(case().as_mut());
         return ExitCode::SUCCESS;
     }
     if Command::new("valgrind").arg("--version").output().is_err() {
@@ -112,24 +107,33 @@ fn as_float(n: u64) -> f64 {
     f64::from(u32::try_from(n).unwrap_or(u32::MAX))
 }
 
+/// Repeats a function. Valgrind counts what happens in here, so this must not become a part of
+/// another function.
+#[inline(never)]
+fn repeat_counted(repeat: &mut dyn FnMut()) {
+    for _ in 0..REPETITIONS {
+        repeat();
+    }
+}
+
 /// Returns the instructions of one repetition.
 fn count(name: &str) -> u64 {
-    let of = |n: u64| {
-        let output = Command::new("valgrind")
-            .args(["--tool=callgrind", "--callgrind-out-file=/dev/null"])
-            .arg(std::env::current_exe().unwrap())
-            .args(["--run", name, &n.to_string()])
-            .output()
-            .unwrap();
-        let text = String::from_utf8_lossy(&output.stderr).into_owned();
-        assert!(output.status.success(), "{name}: {text}");
-        let line = text
-            .lines()
-            .find_map(|line| line.split("Collected :").nth(1));
-        let n: Option<u64> = line.and_then(|n| n.trim().parse().ok());
-        n.unwrap_or_else(|| panic!("{name}: valgrind printed no count: {text}"))
-    };
-    of(MANY).saturating_sub(of(FEW)) / (MANY - FEW)
+    let output = Command::new("valgrind")
+        .args(["--tool=callgrind", "--callgrind-out-file=/dev/null"])
+        .arg("--toggle-collect=*repeat_counted*")
+        .arg(std::env::current_exe().unwrap())
+        .args(["--run", name])
+        .output()
+        .unwrap();
+    let text = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(output.status.success(), "{name}: {text}");
+    let line = text
+        .lines()
+        .find_map(|line| line.split("Collected :").nth(1));
+    let n: Option<u64> = line.and_then(|n| n.trim().parse().ok());
+    let n = n.unwrap_or_else(|| panic!("{name}: valgrind printed no count: {text}"));
+    assert!(n > 0, "{name}: nothing was counted");
+    n / REPETITIONS
 }
 
 fn words(n_bytes: usize) -> String {

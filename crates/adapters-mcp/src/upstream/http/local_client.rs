@@ -5,10 +5,11 @@ use std::time::Duration;
 
 use http::header::HeaderMap;
 use http::{Method, Request, Uri};
+use hyper::body::Incoming;
 use hyper_util::client::legacy::Client;
 use hyper_util::client::legacy::connect::HttpConnector;
 use hyper_util::rt::{TokioExecutor, TokioTimer};
-use reqwest::{Body, Response};
+use reqwest::{Body, Response, ResponseBuilderExt as _};
 use riglm_ports::upstream::UpstreamError;
 use url::{Host, Url};
 
@@ -82,8 +83,21 @@ impl LocalClient {
             };
             failed.into_error()
         })?;
-        Ok(Response::from(response.map(Body::wrap)))
+        Ok(with_url(response, target))
     }
+}
+
+/// Returns a response with its URL, from which an event stream may name others.
+fn with_url(response: http::Response<Incoming>, url: &Url) -> Response {
+    let (parts, body) = response.into_parts();
+    let mut built = http::Response::new(Body::wrap(body));
+    let named = http::Response::builder().url(url.clone()).body(());
+    if let Ok(named) = named {
+        *built.extensions_mut() = named.into_parts().0.extensions;
+    }
+    *built.status_mut() = parts.status;
+    *built.headers_mut() = parts.headers;
+    Response::from(built)
 }
 
 fn uri_of(url: &Url) -> Option<Uri> {
