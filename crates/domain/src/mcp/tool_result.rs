@@ -1,6 +1,7 @@
 //! Results of tool calls.
 
 use crate::mcp::edit::member;
+#[cfg(feature = "messages")]
 use crate::mcp::message::{Envelope, Message};
 
 /// Returns whether a result, which is JSON text, has `isError: true`: the tool failed.
@@ -12,6 +13,7 @@ pub fn is_error(result: &str) -> bool {
 }
 
 /// Returns whether the result in a part of a message has `isError: true`.
+#[cfg(feature = "messages")]
 #[must_use]
 pub fn has_error_result(message: &Message, part: &Envelope) -> bool {
     message.result(part).is_some() && message.member(part, "isError") == Some("true")
@@ -21,6 +23,7 @@ pub fn has_error_result(message: &Message, part: &Envelope) -> bool {
 mod tests {
     use super::*;
 
+    #[cfg(feature = "messages")]
     #[test]
     fn an_error_result_is_found_in_a_message() {
         let is_error = |text: &str| {
