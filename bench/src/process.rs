@@ -29,7 +29,7 @@ pub(crate) struct Process {
     name: String,
     child: Child,
     log: PathBuf,
-    /// Where it listens.
+    /// The address of its HTTP port.
     pub(crate) address: SocketAddr,
     /// The folder of its data.
     pub(crate) data: TempDir,

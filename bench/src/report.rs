@@ -46,7 +46,7 @@ pub(crate) struct Row {
     pub(crate) memory_before: Option<Memory>,
     /// Memory after the last round.
     pub(crate) memory_after: Option<Memory>,
-    /// Why it failed, if it did.
+    /// The error that ended the measurement, if any.
     pub(crate) error: Option<String>,
 }
 

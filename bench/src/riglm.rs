@@ -115,7 +115,7 @@ impl Riglm {
         self
     }
 
-    /// Returns whether an argument or a variable sets the strategy.
+    /// Returns whether an argument sets the strategy.
     fn has_strategy(&self) -> bool {
         let is_strategy = |it: &OsString| it.to_string_lossy().starts_with("--strategy");
         self.arguments.iter().any(is_strategy)

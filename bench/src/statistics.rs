@@ -85,9 +85,9 @@ impl Measured {
 /// A hop in comparison with the relay and with the direct way of the same run.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub(crate) struct Comparison {
-    /// What the hop adds to the median latency of the direct way.
+    /// The difference to the median latency of the direct way.
     pub(crate) added_p50_us: Option<f64>,
-    /// What the hop adds to the 99th percentile of the direct way.
+    /// The difference to the 99th percentile of the direct way.
     pub(crate) added_p99_us: Option<f64>,
     /// The processor time, as a multiple of the one of the relay.
     pub(crate) cpu_ratio: Option<f64>,

@@ -77,7 +77,7 @@ pub(crate) struct Scene {
     _upstream: Process,
 }
 
-/// What is needed to start the selected ways.
+/// The options and programs for starting the selected ways.
 #[derive(Debug)]
 pub(crate) struct Launcher {
     options: WayArgs,

@@ -148,7 +148,7 @@ fn call(n_bytes: usize) -> Bytes {
     call.into()
 }
 
-/// What the proxy reads of a call.
+/// Returns the parsing of a call and the reading of its members.
 fn read_call(n_bytes: usize) -> Box<dyn FnMut()> {
     let raw = call(n_bytes);
     Box::new(move || {
