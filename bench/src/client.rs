@@ -162,6 +162,15 @@ impl Session {
         Ok(names.filter(|name| is_upstream_tool(name)).count())
     }
 
+    /// Returns the first listed tool whose name ends so: proxies of several servers add prefixes.
+    pub(crate) async fn tool_ending_with(&mut self, end: &str) -> anyhow::Result<String> {
+        let result = self.ask(&Request::list(self.era)).await?;
+        let tools = result["tools"].as_array().into_iter().flatten();
+        let mut names = tools.filter_map(|tool| tool["name"].as_str());
+        let found = names.find(|name| name.ends_with(end)).map(str::to_owned);
+        found.with_context(|| format!("{}: no tool ends with {end}", self.name))
+    }
+
     /// Returns the id of the session, if it has one.
     pub(crate) fn id(&self) -> Option<&HeaderValue> {
         self.headers.get(SESSION)

@@ -49,6 +49,10 @@ pub(crate) struct CompareArgs {
     /// Seconds of each round
     #[arg(long, value_name = "S", default_value = "2", value_parser = seconds)]
     seconds: Duration,
+    /// Fail if riglm takes more than R times the processor time of the relay, in every round of a
+    /// case
+    #[arg(long, value_name = "R")]
+    max_cpu_ratio: Option<f64>,
     /// File for the results as JSON
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
@@ -75,6 +79,14 @@ impl CompareArgs {
         let n_failed = report.n_failed();
         if n_failed > 0 {
             bail!("{n_failed} measurements have failed, see the report");
+        }
+        if let Some(limit) = self.max_cpu_ratio {
+            let above = report.cases_above(limit);
+            if !above.is_empty() {
+                bail!(
+                    "riglm takes more than {limit} times the processor time of the relay: {above}"
+                );
+            }
         }
         Ok(())
     }

@@ -10,6 +10,7 @@ mod client;
 mod command_line;
 mod compare;
 mod filtered;
+mod growth;
 mod load;
 mod machine;
 mod memory;
@@ -55,6 +56,8 @@ enum Command {
     Sessions(Box<sessions::SessionsArgs>),
     /// Measure the memory of proxies: idle, with sessions, and after them
     Memory(Box<memory::MemoryArgs>),
+    /// Measure processor time and memory with growing numbers of tools, sessions or upstreams
+    Growth(growth::GrowthArgs),
     /// Measure lists that hide most tools, beside a call through the relay
     Filtered(riglm::CaseArgs),
     /// Compare calls without and with requests to the control port
@@ -109,6 +112,7 @@ fn main() -> ExitCode {
         Command::Compare(arguments) => measure(arguments.run()),
         Command::Sessions(arguments) => measure(arguments.run()),
         Command::Memory(arguments) => measure(arguments.run()),
+        Command::Growth(arguments) => measure(arguments.run()),
         Command::Filtered(arguments) => measure(filtered::run(arguments)),
         Command::Operators(arguments) => measure(operators::run(arguments)),
         Command::Safeguards(arguments) => measure(safeguards::run(arguments)),

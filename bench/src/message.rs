@@ -69,8 +69,13 @@ impl Case {
 
     /// Returns the request.
     pub(crate) fn request(self, era: Era) -> Request {
+        self.request_to(era, "echo")
+    }
+
+    /// Returns the request, with another name of the tool that returns its text.
+    pub(crate) fn request_to(self, era: Era, echo: &str) -> Request {
         match self {
-            Self::Call(size) => Request::echo(era, size),
+            Self::Call(size) => Request::echo(era, echo, size),
             Self::List(_) => Request::list(era),
         }
     }
@@ -125,11 +130,11 @@ pub(crate) struct Request {
 }
 
 impl Request {
-    /// Returns a call of the tool `echo`, whose result is as long as its arguments.
-    fn echo(era: Era, size: usize) -> Self {
+    /// Returns a call of a tool that returns its text, so that the result is as long as the arguments.
+    fn echo(era: Era, tool: &str, size: usize) -> Self {
         let mut text = "lorem ipsum ".repeat(size / 12 + 1);
         text.truncate(size);
-        let mut request = Self::call(era, "echo", &format!(r#"{{"text":"{text}"}}"#));
+        let mut request = Self::call(era, tool, &format!(r#"{{"text":"{text}"}}"#));
         request.least_response = size;
         request
     }

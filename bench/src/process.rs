@@ -178,12 +178,12 @@ pub(crate) fn free_address() -> anyhow::Result<SocketAddr> {
     Ok(listener.local_addr()?)
 }
 
-/// Builds the release version of riglm and returns its path.
+/// Builds riglm as packages contain it and returns its path.
 pub(crate) fn build_riglm() -> anyhow::Result<PathBuf> {
     let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
     let manifest = Path::new(env!("CARGO_MANIFEST_DIR")).join("../Cargo.toml");
     let output = Command::new(cargo)
-        .args(["build", "--release", "--locked", "-p", "riglm-cli"])
+        .args(["build", "--profile", "dist", "--locked", "-p", "riglm-cli"])
         .args(["--message-format", "json-render-diagnostics"])
         .arg("--manifest-path")
         .arg(manifest)

@@ -70,6 +70,18 @@ impl Report {
         self.rows.iter().filter(|row| row.error.is_some()).count()
     }
 
+    /// Returns the cases in which riglm took more than `limit` times the processor time of the relay in
+    /// every round, with the smallest ratio.
+    pub(crate) fn cases_above(&self, limit: f64) -> String {
+        let of_riglm = self.rows.iter().filter(|row| row.way == "riglm");
+        let above = of_riglm.filter_map(|row| {
+            let (least, _) = row.compared.as_ref()?.cpu_ratio_range?;
+            let case = format!("{} with {} sessions: {least:.1}", row.case, row.sessions);
+            (least > limit).then_some(case)
+        });
+        above.collect::<Vec<_>>().join(", ")
+    }
+
     /// Prints the report as Markdown.
     #[expect(clippy::print_stdout, reason = "the report is what the program is for")]
     pub(crate) fn print(&self) {
@@ -198,12 +210,10 @@ fn number(value: Option<f64>, digits: usize) -> String {
 
 /// Returns resident memory and its anonymous part in MB.
 pub(crate) fn megabytes(memory: Memory) -> String {
-    #[expect(clippy::cast_precision_loss, reason = "there are fewer than 2^52")]
-    let of = |kib: u64| kib as f64 * 1_024.0 / 1e6;
     format!(
         "{:.1} ({:.1})",
-        of(memory.rss_kib),
-        of(memory.anonymous_kib)
+        memory.megabytes(),
+        memory.anonymous_megabytes()
     )
 }
 
@@ -259,6 +269,15 @@ mod tests {
             line,
             "| call-1kb | 10 | p | 100 / 200 / 300 | 5000 | 40.2 | - | - / - | 1.00 / - / - |  |"
         );
+    }
+
+    #[test]
+    fn cases_above_the_limit_are_named() {
+        let mut report = Report::new(None);
+        report.add([row("riglm", None), row("other", None)]);
+        assert_eq!(report.cases_above(1.0), "");
+        let case = "call-1kb with 10 sessions: 1.0";
+        assert_eq!(report.cases_above(0.9), case);
     }
 
     #[test]

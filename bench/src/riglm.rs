@@ -16,7 +16,7 @@ use crate::process::{self, Process, free_address};
 /// The program that is measured.
 #[derive(Clone, Debug, Args)]
 pub(crate) struct RiglmArgs {
-    /// Path of riglm [default: it is built with cargo, in release mode]
+    /// Path of riglm [default: it is built with cargo, in profile dist]
     #[arg(long = "riglm", value_name = "PATH")]
     program: Option<PathBuf>,
     /// Further argument of `riglm serve`, with absolute paths; may be given several times
@@ -57,6 +57,8 @@ pub(crate) enum Behind {
     Http(SocketAddr),
     /// A program over standard input and output, with its arguments.
     Stdio(Vec<String>),
+    /// The servers that the variables name.
+    Configured,
 }
 
 impl RiglmArgs {
@@ -163,6 +165,7 @@ impl Riglm {
             Behind::Stdio(words) => {
                 command.arg("--").args(words);
             }
+            Behind::Configured => {}
         }
         command
     }

@@ -115,6 +115,16 @@ impl Memory {
             .sum()
     }
 
+    /// Returns the resident memory in MB.
+    pub(crate) fn megabytes(&self) -> f64 {
+        to_megabytes(self.rss_kib)
+    }
+
+    /// Returns the anonymous memory in MB.
+    pub(crate) fn anonymous_megabytes(&self) -> f64 {
+        to_megabytes(self.anonymous_kib)
+    }
+
     fn parse(text: &str) -> Self {
         let value = |name: &str| {
             let line = text.lines().find_map(|line| line.strip_prefix(name))?;
@@ -142,6 +152,11 @@ impl Sum for Memory {
     fn sum<I: Iterator<Item = Self>>(all: I) -> Self {
         all.fold(Self::default(), Add::add)
     }
+}
+
+#[expect(clippy::cast_precision_loss, reason = "there are fewer than 2^52")]
+fn to_megabytes(kib: u64) -> f64 {
+    kib as f64 * 1_024.0 / 1e6
 }
 
 /// One process of a tree.

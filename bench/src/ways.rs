@@ -218,6 +218,9 @@ impl Launcher {
                 values.stdio.clone_from(words);
                 Transport::Stdio
             }
+            Behind::Configured => {
+                bail!("{name} does not know which servers riglm is configured for")
+            }
         };
         let words = proxy.resolve(&values);
         let (program, arguments) = words

@@ -145,6 +145,7 @@ impl InProcessProxy {
                 set_context: Some("set_context".into()),
                 ..OwnToolNames::default()
             },
+            hints: riglm_app::proxy::HintUse::default(),
             unlisted_tools: OwnToolSet::default(),
         }));
         let http = HttpOptions {

@@ -75,7 +75,7 @@ fn a_foreign_crate_outside_its_place_is_found() {
         violations(&[arrow("riglm-app", "rmcp"), arrow("riglm-cli", "sqlx-core")]),
         [
             "riglm-app must not depend on rmcp: rmcp belongs in riglm-adapters-mcp, riglm-cli, riglm-tests",
-            "riglm-cli must not depend on sqlx-core: sqlx* belongs in riglm-adapters-storage",
+            "riglm-cli must not depend on sqlx-core: sqlx* belongs in riglm-adapters-clients, riglm-adapters-storage",
         ]
     );
 }

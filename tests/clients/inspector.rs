@@ -8,7 +8,9 @@ use riglm_tests::fixture::{Transport, npm_package};
 use tempfile::TempDir;
 use tokio::process::Command;
 
-use crate::{SESSION, Target, direct_target, masks, node_22, output, proxied_target};
+use crate::{
+    SESSION, Target, direct_target, installed_target, masks, node_22, output, proxied_target,
+};
 
 /// Returns a script that runs the target's command, because the inspector would parse the arguments
 /// of the command as its own options.
@@ -41,9 +43,8 @@ async fn inspect(transport: Transport, target: &Target, arguments: &[&str]) -> S
     masks().apply(&output(command, SESSION).await)
 }
 
-async fn assert_alike(transport: Transport) {
+async fn assert_alike(transport: Transport, seen: Target) {
     let expected = direct_target(transport).await;
-    let seen = proxied_target(transport).await;
     for arguments in [
         &["--method", "tools/list"][..],
         &["--method", "resources/list"],
@@ -72,17 +73,34 @@ async fn assert_alike(transport: Transport) {
 #[tokio::test]
 #[ignore = "needs npm"]
 async fn the_inspector_over_stdio() {
-    assert_alike(Transport::Stdio).await;
+    let target = proxied_target(Transport::Stdio).await;
+    assert_alike(Transport::Stdio, target).await;
 }
 
 #[tokio::test]
 #[ignore = "needs npm"]
 async fn the_inspector_over_streamable_http() {
-    assert_alike(Transport::Streamable).await;
+    let target = proxied_target(Transport::Streamable).await;
+    assert_alike(Transport::Streamable, target).await;
 }
 
 #[tokio::test]
 #[ignore = "needs npm"]
 async fn the_inspector_over_legacy_http() {
-    assert_alike(Transport::Legacy).await;
+    let target = proxied_target(Transport::Legacy).await;
+    assert_alike(Transport::Legacy, target).await;
+}
+
+#[tokio::test]
+#[ignore = "needs npm"]
+async fn the_inspector_through_an_installed_bridge() {
+    let target = installed_target(Transport::Stdio).await;
+    assert_alike(Transport::Stdio, target).await;
+}
+
+#[tokio::test]
+#[ignore = "needs npm"]
+async fn the_inspector_at_an_installed_address() {
+    let target = installed_target(Transport::Streamable).await;
+    assert_alike(Transport::Streamable, target).await;
 }

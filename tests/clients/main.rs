@@ -20,7 +20,8 @@ use std::time::Duration;
 
 use riglm_tests::fixture::{Server, Transport, Upstream, clients_dir, npm_package};
 use riglm_tests::normalise::Masks;
-use riglm_tests::riglm::{Options, Riglm, serve_command};
+use riglm_tests::riglm::{Options, Riglm, run_at_home, serve_command};
+use serde_json::Value;
 use tempfile::TempDir;
 use tokio::process::Command;
 
@@ -70,6 +71,60 @@ async fn proxied_target(transport: Transport) -> Target {
         words,
         _upstream: upstream,
         _riglm: riglm,
+        _data_dir: Some(data_dir),
+    }
+}
+
+/// Returns the target that `riglm install` writes for a client: the address of a running proxy, or
+/// `riglm connect` for a client that starts programs.
+async fn installed_target(transport: Transport) -> Target {
+    let upstream = Server::Everything.start(Transport::Stdio).await;
+    let data_dir = TempDir::new().expect("a temporary folder can be made");
+    let riglm = Riglm::serve(&upstream, data_dir.path(), &Options::default()).await;
+    let home = data_dir.path().join("home");
+    let write = |path: &Path, text: &str| {
+        let folder = path.parent().expect("it is under the home directory");
+        std::fs::create_dir_all(folder).expect("a folder can be made");
+        std::fs::write(path, text).expect("a file can be written");
+    };
+    let desktop = home.join(".config/Claude/claude_desktop_config.json");
+    let code = home.join(".claude.json");
+    write(&desktop, "{}");
+    write(&code, "{}");
+    let config = home.join("riglm.toml");
+    let port = riglm.url.port().expect("the address has a port");
+    write(
+        &config,
+        &format!("[listen]\naddress = \"127.0.0.1:{port}\"\n"),
+    );
+    let places = [
+        config.display().to_string(),
+        data_dir.path().display().to_string(),
+    ];
+    let arguments = [
+        "install",
+        "--yes",
+        "--config",
+        &places[0],
+        "--data-dir",
+        &places[1],
+    ];
+    run_at_home(&home, &arguments).await.success();
+    let file = match transport {
+        Transport::Stdio => desktop,
+        Transport::Streamable | Transport::Legacy => code,
+    };
+    let text = std::fs::read_to_string(file).expect("the file of the client can be read");
+    let text: Value = serde_json::from_str(&text).expect("the file of the client is JSON");
+    let entry = &text["mcpServers"]["riglm"];
+    let arguments = entry["args"].as_array().into_iter().flatten();
+    let words = [&entry["command"], &entry["url"]]
+        .into_iter()
+        .chain(arguments);
+    Target {
+        words: words.filter_map(Value::as_str).map(str::to_owned).collect(),
+        _upstream: upstream,
+        _riglm: Some(riglm),
         _data_dir: Some(data_dir),
     }
 }

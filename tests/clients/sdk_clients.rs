@@ -6,7 +6,8 @@ use serde_json::Value;
 use tokio::process::Command;
 
 use crate::{
-    SESSION, Target, direct_target, masks, node_22, output, proxied_target, script, transport_name,
+    SESSION, Target, direct_target, installed_target, masks, node_22, output, proxied_target,
+    script, transport_name,
 };
 
 #[derive(Clone, Copy)]
@@ -34,9 +35,9 @@ async fn session(language: Language, transport: Transport, target: &Target) -> S
     masks().apply(&output(command, SESSION).await)
 }
 
-async fn assert_alike(language: Language, transport: Transport) {
+async fn assert_alike(language: Language, transport: Transport, target: Target) {
     let expected = session(language, transport, &direct_target(transport).await).await;
-    let seen = session(language, transport, &proxied_target(transport).await).await;
+    let seen = session(language, transport, &target).await;
     let report: Value = serde_json::from_str(&seen).expect("the client prints JSON");
     let n_steps = report["progress"].as_array().map_or(0, Vec::len);
     assert!(n_steps >= 2, "{seen}");
@@ -57,20 +58,25 @@ async fn assert_alike(language: Language, transport: Transport) {
 }
 
 macro_rules! clients {
-    ($($name:ident: $language:ident, $transport:ident, $needs:literal;)*) => {
+    ($($name:ident: $language:ident, $transport:ident, $target:ident, $needs:literal;)*) => {
         $(#[tokio::test]
         #[ignore = $needs]
         async fn $name() {
-            assert_alike(Language::$language, Transport::$transport).await;
+            let target = $target(Transport::$transport).await;
+            assert_alike(Language::$language, Transport::$transport, target).await;
         })*
     };
 }
 
 clients! {
-    the_typescript_sdk_over_stdio: TypeScript, Stdio, "needs npm";
-    the_typescript_sdk_over_streamable_http: TypeScript, Streamable, "needs npm";
-    the_typescript_sdk_over_legacy_http: TypeScript, Legacy, "needs npm";
-    the_python_sdk_over_stdio: Python, Stdio, "needs npm and pip";
-    the_python_sdk_over_streamable_http: Python, Streamable, "needs npm and pip";
-    the_python_sdk_over_legacy_http: Python, Legacy, "needs npm and pip";
+    the_typescript_sdk_over_stdio: TypeScript, Stdio, proxied_target, "needs npm";
+    the_typescript_sdk_over_streamable_http: TypeScript, Streamable, proxied_target, "needs npm";
+    the_typescript_sdk_over_legacy_http: TypeScript, Legacy, proxied_target, "needs npm";
+    the_python_sdk_over_stdio: Python, Stdio, proxied_target, "needs npm and pip";
+    the_python_sdk_over_streamable_http: Python, Streamable, proxied_target, "needs npm and pip";
+    the_typescript_sdk_through_an_installed_bridge: TypeScript, Stdio, installed_target, "needs npm";
+    the_typescript_sdk_at_an_installed_address: TypeScript, Streamable, installed_target, "needs npm";
+    the_python_sdk_through_an_installed_bridge: Python, Stdio, installed_target, "needs npm and pip";
+    the_python_sdk_at_an_installed_address: Python, Streamable, installed_target, "needs npm and pip";
+    the_python_sdk_over_legacy_http: Python, Legacy, proxied_target, "needs npm and pip";
 }

@@ -7,13 +7,16 @@
 
 mod agents;
 mod approvals;
+mod auditing;
 mod budget;
 mod cold_start;
+mod connecting;
 mod control;
 mod crash;
 mod data;
 mod data_at_rest;
 mod diminishing_returns;
+mod doctor;
 mod escalation;
 mod evaluation;
 mod event_stream;
@@ -22,7 +25,9 @@ mod external_predictors;
 mod faults;
 mod forbidding;
 mod gating;
+mod habits;
 mod hostile;
+mod importing_history;
 mod invalid_calls;
 mod isolation;
 mod key_rotation;
@@ -45,6 +50,7 @@ mod run_time_control;
 mod safeguards;
 mod scenarios;
 mod sdk;
+mod setting_up;
 mod settings;
 mod shared_data_dir;
 #[expect(dead_code, reason = "the bench compares with replays")]

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use serde_json::Value;
 
 /// The crates of the workspace, each with the workspace crates that it may depend on.
-const ALLOWED_DEPENDENCIES: [(&str, &[&str]); 15] = [
+const ALLOWED_DEPENDENCIES: [(&str, &[&str]); 16] = [
     ("riglm-domain", &[]),
     ("riglm-ports", &["riglm-domain"]),
     ("riglm-discovery", &["riglm-ports", "riglm-domain"]),
@@ -17,6 +17,7 @@ const ALLOWED_DEPENDENCIES: [(&str, &[&str]); 15] = [
         "riglm-app",
         &["riglm-discovery", "riglm-ports", "riglm-domain"],
     ),
+    ("riglm-adapters-clients", &["riglm-ports", "riglm-domain"]),
     ("riglm-adapters-storage", &["riglm-ports", "riglm-domain"]),
     (
         "riglm-adapters-prediction",
@@ -34,6 +35,7 @@ const ALLOWED_DEPENDENCIES: [(&str, &[&str]); 15] = [
     (
         "riglm-cli",
         &[
+            "riglm-adapters-clients",
             "riglm-adapters-http",
             "riglm-adapters-mcp",
             "riglm-adapters-prediction",
@@ -62,7 +64,10 @@ const ALLOWED_DEPENDENCIES: [(&str, &[&str]); 15] = [
 /// prefix.
 const ALLOWED_USERS: [(&str, &[&str]); 13] = [
     ("rmcp", &["riglm-adapters-mcp", "riglm-cli", "riglm-tests"]),
-    ("sqlx*", &["riglm-adapters-storage"]),
+    (
+        "sqlx*",
+        &["riglm-adapters-clients", "riglm-adapters-storage"],
+    ),
     (
         "axum*",
         &["riglm-adapters-http", "riglm-adapters-mcp", "riglm-tests"],

@@ -178,6 +178,71 @@ pub async fn read_store(data_dir: &Path, arguments: &[&str]) -> String {
     String::from_utf8_lossy(&output.stdout).into_owned()
 }
 
+/// Runs a command of riglm for a user with this home directory, which is its working directory, too.
+pub async fn run_at_home(home: &Path, arguments: &[&str]) -> CommandOutput {
+    let mut command = process::command(binary::riglm(), arguments);
+    for variable in [
+        "XDG_CONFIG_HOME",
+        "XDG_DATA_HOME",
+        "RIGLM_CONFIG",
+        "RIGLM_KEY",
+    ] {
+        command.env_remove(variable);
+    }
+    command.env("HOME", home).current_dir(home);
+    let output = tokio::time::timeout(Duration::from_mins(2), command.output())
+        .await
+        .unwrap_or_else(|_| panic!("riglm {arguments:?} did not end"))
+        .unwrap_or_else(|error| panic!("riglm {arguments:?}: {error}"));
+    CommandOutput::of(&output)
+}
+
+/// The output of a command that has ended.
+#[derive(Clone, Debug)]
+pub struct CommandOutput {
+    /// The exit code; `None` if a signal ended it.
+    pub code: Option<i32>,
+    /// The text on standard output.
+    pub stdout: String,
+    /// The text on standard error.
+    pub stderr: String,
+}
+
+impl CommandOutput {
+    /// Returns the output of a process.
+    pub fn of(output: &std::process::Output) -> Self {
+        Self {
+            code: output.status.code(),
+            stdout: String::from_utf8_lossy(&output.stdout).into_owned(),
+            stderr: String::from_utf8_lossy(&output.stderr).into_owned(),
+        }
+    }
+
+    /// Returns the output if the exit code is 0.
+    ///
+    /// # Panics
+    ///
+    /// If it is another one.
+    #[expect(
+        clippy::return_self_not_must_use,
+        reason = "the check may be all that a test needs"
+    )]
+    pub fn success(self) -> Self {
+        assert_eq!(self.code, Some(0), "{}{}", self.stdout, self.stderr);
+        self
+    }
+
+    /// Returns the JSON on standard output.
+    ///
+    /// # Panics
+    ///
+    /// If there is none.
+    pub fn json(&self) -> serde_json::Value {
+        serde_json::from_str(&self.stdout)
+            .unwrap_or_else(|error| panic!("{error} in {} {}", self.stdout, self.stderr))
+    }
+}
+
 /// Returns the rows that a command prints as a JSON array.
 pub async fn rows(data_dir: &Path, arguments: &[&str]) -> Vec<serde_json::Value> {
     let text = read_store(data_dir, arguments).await;

@@ -33,7 +33,7 @@ pub use credentials::store::CredentialStoreError;
 pub use detect::DetectConnector;
 pub use guard::Guard;
 pub use http::HttpConnector;
-pub use limits::UpstreamLimits;
+pub use limits::{Patience, UpstreamLimits};
 pub use sse::SseConnector;
 pub use stdio::{FailureLog, StdioConnector};
 

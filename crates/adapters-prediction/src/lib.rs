@@ -6,6 +6,9 @@
 //! randomness. [`external`] asks a program or a server for scores. [`encoder`] turns texts into vectors, which loads files and may call a server.
 //! [`chat`] sends prompts about searches to language models. [`models`] downloads and stores model
 //! files. The crate depends only on the domain and the ports.
+//!
+//! Models on disk need the feature `model`. Without it, the crate has the static embedding and remote
+//! encoders, and a configured model is refused.
 
 pub mod chat;
 pub mod encoder;

@@ -54,7 +54,15 @@ pub struct SqliteConfig {
     pub path: Option<PathBuf>,
 }
 
+/// The refusal of PostgreSQL by a build without it.
+pub(crate) const POSTGRES_NOT_BUILT: &str =
+    "this build of riglm has no PostgreSQL: build it with `--features postgres`";
+
 fn validate_backend(storage: &StorageConfig) -> Result<(), validator::ValidationError> {
+    if storage.backend == Backend::Postgres && !cfg!(feature = "postgres") {
+        let refusal = validator::ValidationError::new("feature");
+        return Err(refusal.with_message(POSTGRES_NOT_BUILT.into()));
+    }
     if storage.backend == Backend::Postgres && storage.postgres.url.is_none() {
         let message = "backend postgres needs postgres.url";
         return Err(validator::ValidationError::new("url").with_message(message.into()));
@@ -204,6 +212,18 @@ mod tests {
         assert!(recording(36_501).validate().is_err());
     }
 
+    #[cfg(not(feature = "postgres"))]
+    #[test]
+    fn the_postgres_backend_needs_the_feature() {
+        let storage = StorageConfig {
+            backend: Backend::Postgres,
+            ..StorageConfig::default()
+        };
+        let error = storage.validate().unwrap_err().to_string();
+        assert!(error.contains("--features postgres"), "{error}");
+    }
+
+    #[cfg(feature = "postgres")]
     #[test]
     fn the_postgres_backend_needs_an_address() {
         let storage = |url: Option<&str>| StorageConfig {

@@ -11,7 +11,13 @@
 
 mod inspect;
 mod migrate;
+mod migrations;
+#[cfg(feature = "postgres")]
 mod nul;
+#[cfg(feature = "postgres")]
+mod postgres;
+#[cfg(not(feature = "postgres"))]
+#[path = "database/no_postgres.rs"]
 mod postgres;
 mod sqlite;
 
@@ -22,11 +28,10 @@ use serde::de::DeserializeOwned;
 use serde::{Serialize, Serializer as _};
 use tracing::{Instrument as _, Span, debug_span};
 
-pub(crate) use self::inspect::{
-    DatabaseContents, postgres as inspect_postgres, sqlite as inspect_sqlite,
-};
+pub(crate) use self::inspect::{DatabaseContents, sqlite as inspect_sqlite};
 pub(crate) use self::migrate::{backup_of, newest_schema_version};
-pub(crate) use self::postgres::PostgresDatabase;
+use self::postgres::PostgresTransaction;
+pub(crate) use self::postgres::{PostgresDatabase, inspect as inspect_postgres};
 pub(crate) use self::sqlite::{CheckDepth, SqliteDatabase};
 use crate::error::{operation_error, statement_error};
 
@@ -132,7 +137,7 @@ impl Database {
 #[derive(Debug)]
 pub(crate) enum Transaction {
     Sqlite(sqlx::Transaction<'static, sqlx::Sqlite>),
-    Postgres(sqlx::Transaction<'static, sqlx::Postgres>),
+    Postgres(PostgresTransaction),
 }
 
 impl Transaction {

@@ -4,8 +4,6 @@ use std::fmt;
 use std::path::Path;
 
 use riglm_ports::analytics::StoreError;
-use sqlx::error::DatabaseError;
-use sqlx::postgres::PgConnectOptions;
 use sqlx::sqlite::SqliteError;
 
 /// Returns a function that wraps the cause of a failure to open `path`.
@@ -105,32 +103,4 @@ fn sqlite_code(error: &sqlx::Error) -> Option<u32> {
     error.try_downcast_ref::<SqliteError>()?;
     let code = error.code()?.parse::<u32>().ok()?;
     Some(code & 0xff)
-}
-
-/// Returns a function that wraps an error while connecting to a server.
-pub(crate) fn connect_error(what: &str) -> impl FnOnce(sqlx::Error) -> StoreError {
-    /// Invalid authorization, invalid password, no such database, no such schema, no privilege.
-    const REFUSALS: [&str; 5] = ["28000", "28P01", "3D000", "3F000", "42501"];
-    move |error| {
-        let code = error.as_database_error().and_then(DatabaseError::code);
-        if code.is_some_and(|code| REFUSALS.contains(&code.as_ref())) {
-            StoreError::Refused {
-                what: what.to_owned(),
-                reason: ShortError(error).to_string(),
-            }
-        } else {
-            open_error_named(what.to_owned())(ShortError(error))
-        }
-    }
-}
-
-/// Returns the address of a server without its secrets.
-pub(crate) fn server_name(options: &PgConnectOptions) -> String {
-    format!(
-        "the database {} at {}:{} as {}",
-        options.get_database().unwrap_or(options.get_username()),
-        options.get_host(),
-        options.get_port(),
-        options.get_username(),
-    )
 }

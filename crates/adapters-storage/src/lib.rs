@@ -2,6 +2,8 @@
 //!
 //! Code outside this crate sees neither SQL nor types of the database driver. The crate depends on
 //! the ports and the domain, and on no other adapter.
+//!
+//! PostgreSQL needs the feature `postgres`. Without it, a configuration with that backend is refused.
 
 mod client_data;
 mod config;

@@ -15,7 +15,6 @@ use riglm_ports::analytics::{
 };
 
 pub(crate) use self::files::{enable_secure_delete, scrub};
-pub(crate) use self::lock::PendingReleases;
 pub(crate) use self::removal::{
     lock_decisions, remove_calls_of, remove_sessions, remove_unused_tool_sets, remove_unused_tools,
 };

@@ -19,6 +19,7 @@ pub(crate) mod lock;
 mod reader;
 mod recovery;
 mod segment;
+mod write_queue;
 mod writer;
 
 pub(crate) use self::contents::{bytes, contains_any, wait_until_drained};

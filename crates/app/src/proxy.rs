@@ -50,7 +50,7 @@ pub use client_description::ClientIdentity;
 pub use open_sessions::{NoForecast, SessionForecast};
 pub use operator_recommendations::{NoRecommendation, RecommendationQuery};
 pub use own_tools::{OwnTool, OwnToolNames, OwnToolSet};
-pub use registry::{CLOSE_WITHIN, Proxy, ProxyParts};
+pub use registry::{CLOSE_WITHIN, HintUse, Proxy, ProxyParts};
 pub use request_permits::{ClientPresence, ReservedMemory};
 pub use riglm_discovery::search::{N_SCHEMAS, is_app_only};
 pub use riglm_domain::catalog::naming::NamespacePolicy;

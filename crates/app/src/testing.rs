@@ -14,7 +14,7 @@ use riglm_ports::observer::NoObserver;
 
 use crate::clock::SystemClock;
 use crate::limits::Limits;
-use crate::proxy::{OwnToolNames, OwnToolSet, ProxyParts, Upstream};
+use crate::proxy::{HintUse, OwnToolNames, OwnToolSet, ProxyParts, Upstream};
 use crate::selection::ListFilter;
 use crate::tracking::{Recorder, RecorderOptions};
 
@@ -53,6 +53,7 @@ pub fn proxy_parts(upstreams: Vec<Upstream>) -> ProxyParts {
         tracer: None,
         tools: OwnToolNames::default(),
         unlisted_tools: OwnToolSet::default(),
+        hints: HintUse::default(),
     }
 }
 

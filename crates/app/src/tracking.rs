@@ -3,6 +3,7 @@
 mod counting_budget;
 mod known_sessions;
 mod lossy_journal;
+mod past_sessions;
 mod recorder;
 mod text_queue;
 mod token_count_cache;
@@ -10,6 +11,9 @@ mod token_meter;
 
 pub(crate) use counting_budget::CountingBudget;
 pub use known_sessions::OpenSessions;
+pub use past_sessions::{
+    PastArguments, PastSession, PastSessionCall, PastSessionRecorder, PastSessionRows,
+};
 pub(crate) use recorder::micros;
 pub use recorder::{
     CallDetails, CallTimes, Recorder, RecorderOptions, RecordingPolicy, RecordingRefused,

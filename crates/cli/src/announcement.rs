@@ -149,7 +149,8 @@ fn address_in(path: &Path, here: &ProcessPlace) -> Option<SocketAddr> {
     }
 }
 
-fn is_absent(error: &io::Error) -> bool {
+/// Returns whether an error says that a file or its directory does not exist.
+pub(crate) fn is_absent(error: &io::Error) -> bool {
     matches!(
         error.kind(),
         io::ErrorKind::NotFound | io::ErrorKind::NotADirectory

@@ -1,5 +1,8 @@
 //! The command line.
 
+mod audit;
+mod clients;
+mod connect;
 mod eval;
 mod experiment;
 mod model;
@@ -27,6 +30,15 @@ pub use model::{ModelCommand, ModelPullArgs, ModelRemoveArgs, ModelVerifyArgs, O
 use crate::config::{AddressError, Downstream, Overrides, UpstreamChoice, address};
 use crate::demo::DemoServer;
 
+pub use audit::AuditArgs;
+pub use clients::{
+    ChangeArgs, ClientsArgs, Duplicates, HomeArgs, ImportArgs, ImportScope, InstallArgs, SetupArgs,
+    UninstallArgs,
+};
+pub use connect::{
+    CompletionsArgs, ConnectArgs, DoctorArgs, HealthArgs, InitArgs, ManArgs, ServiceArgs,
+    ServiceCommand, ServiceInstallArgs,
+};
 pub use eval::{
     ClusterChoice, EvalCommand, EvalPoliciesArgs, EvalRecommendArgs, EvalSearchArgs,
     EvalSessionsArgs, ExpansionChoice, FusionChoice, HistoryChoice, MeasureChoice,
@@ -39,9 +51,14 @@ pub use records::{CallsArgs, Sorting, StateChoice, ToolsArgs, UpstreamsArgs};
 pub use replay::{PredictorToReplay, ReplayArgs, ReplayInput};
 pub use tune::TuneArgs;
 
-/// A transparent MCP proxy that records tool calls.
+/// The exit codes of all commands.
+const EXIT_CODES: &str = "\
+Exit codes: 0 done, 1 failed, 2 wrong usage or configuration.
+Results go to standard output, notes and errors to standard error.";
+
+/// A proxy for MCP servers that learns which tools an agent needs.
 #[derive(Debug, Parser)]
-#[command(name = "riglm", version, about, long_about = None)]
+#[command(name = "riglm", version, about, long_about = None, after_help = EXIT_CODES)]
 pub struct Cli {
     /// The command.
     #[command(subcommand)]
@@ -71,59 +88,88 @@ impl Cli {
 /// A command of `riglm`.
 #[derive(Debug, Subcommand)]
 pub enum Command {
+    /// Import servers, add riglm to the clients, and wait for their first requests
+    Setup(SetupArgs),
+    /// Show what the tools of your MCP clients cost, and which are used
+    Audit(AuditArgs),
+    /// Demonstrate the proxy with built-in servers and recorded agent sessions
+    Demo(DemoArgs),
     /// Proxy MCP servers and record the calls of clients
+    #[command(alias = "start")]
     Serve(ServeArgs),
+    /// Connect a client that only starts programs to the running proxy
+    Connect(ConnectArgs),
+    /// Install riglm serve as a service of this user
+    #[command(subcommand)]
+    Service(ServiceCommand),
+    /// List the MCP clients of this user
+    Clients(ClientsArgs),
+    /// Add the servers of MCP clients, or of a file, to the configuration
+    Import(ImportArgs),
+    /// Add riglm to MCP clients
+    Install(InstallArgs),
+    /// Remove riglm from MCP clients, and restore their files
+    Uninstall(UninstallArgs),
+    /// Create a configuration file
+    Init(InitArgs),
+    /// Find out what is wrong with a set-up, with the cure
+    Doctor(DoctorArgs),
+    /// Show whether running proxies are ready
+    #[command(alias = "status")]
+    Health(HealthArgs),
     /// List recorded sessions, newest last
     Sessions(SessionsArgs),
-    /// Show the cost and savings of tool lists
-    Lists(ListsArgs),
-    /// Recommend tools for a task, from the tools riglm has seen
-    Recommend(RecommendArgs),
     /// List recorded tool calls, newest last
     Calls(CallsArgs),
     /// List tools with statistics of their calls
     Tools(ToolsArgs),
+    /// Show the cost and savings of tool lists
+    Lists(ListsArgs),
     /// List upstreams and their state in a running proxy
     Upstreams(UpstreamsArgs),
+    /// Recommend tools for a task, from the tools riglm has seen
+    Recommend(RecommendArgs),
     /// Show every tool and switch safeguards off in a running proxy, until it is resumed
     Pause(PauseArgs),
     /// End the pause of a running proxy
     Resume(ResumeArgs),
     /// Log in to an upstream that needs OAuth, in a browser
     Login(LoginArgs),
-    /// Demonstrate the proxy with a built-in client and built-in servers
-    Demo,
-    /// Measure the quality of search, recommendations, work sessions and list sizes
+    /// Manage embedding models
     #[command(subcommand)]
-    Eval(EvalCommand),
-    /// Evaluate predictors and list policies on recorded calls
-    Replay(ReplayArgs),
-    /// Tune recommendation weights from user feedback
-    Tune(TuneArgs),
-    /// Show and stop experiments
+    Model(ModelCommand),
+    /// Check and show the configuration
     #[command(subcommand)]
-    Experiment(ExperimentCommand),
+    Config(ConfigCommand),
     /// List, add and remove overrides of tools
     #[command(subcommand)]
     Override(OverrideCommand),
+    /// Show and stop experiments
+    #[command(subcommand)]
+    Experiment(ExperimentCommand),
+    /// Tune recommendation weights from user feedback
+    Tune(TuneArgs),
+    /// Evaluate predictors and list policies on recorded calls
+    Replay(ReplayArgs),
+    /// Measure the quality of search, recommendations, work sessions and list sizes
+    #[command(subcommand)]
+    Eval(EvalCommand),
+    /// Test external predictors
+    #[command(subcommand)]
+    Predictor(PredictorCommand),
     /// Maintain the database
     #[command(subcommand)]
     Db(DbCommand),
     /// Export or delete the data of a client
     #[command(subcommand)]
     Data(DataCommand),
-    /// Manage embedding models
-    #[command(subcommand)]
-    Model(ModelCommand),
-    /// Test external predictors
-    #[command(subcommand)]
-    Predictor(PredictorCommand),
-    /// Print upstreams of another gateway as sections of the configuration
-    #[command(subcommand)]
-    Import(ImportCommand),
-    /// Check and show the configuration
-    #[command(subcommand)]
-    Config(ConfigCommand),
+    /// Print the completions of a shell
+    Completions(CompletionsArgs),
+    /// Print manual pages
+    Man(ManArgs),
+    /// Print the version
+    #[command(hide = true)]
+    Version,
     /// End the process groups named on standard input when it closes
     #[command(name = "__guard", hide = true)]
     Guard,
@@ -134,7 +180,20 @@ pub enum Command {
         #[arg(value_parser = PossibleValuesParser::new(DemoServer::ALL.iter().map(|it| it.name()))
             .try_map(|name| name.parse::<DemoServer>()))]
         server: DemoServer,
+        /// The sandbox folder of its tools; a temporary one if none is given
+        sandbox: Option<PathBuf>,
     },
+}
+
+/// Arguments of `riglm demo`.
+#[derive(Clone, Copy, Debug, Args)]
+pub struct DemoArgs {
+    /// Keep the proxy and its servers running afterwards, until Ctrl-C
+    #[arg(long)]
+    pub keep: bool,
+    /// Print one JSON object with all figures
+    #[arg(long)]
+    pub json: bool,
 }
 
 /// A command of `riglm predictor`.

@@ -1,16 +1,26 @@
 //! The subcommands, one file each, and their dispatch.
 
+mod audit;
 mod browser;
 mod calls;
+mod clients;
 mod config;
+mod confirmation;
+mod connect;
 mod control_port;
 mod data;
 mod db;
 mod demo;
+mod doctor;
 mod empty_store;
 mod eval;
 mod experiment;
+mod file_diff;
+mod health;
 mod import;
+mod init;
+mod install;
+mod installation_lock;
 mod lists;
 mod login;
 mod model;
@@ -21,25 +31,33 @@ mod predictor;
 mod recommend;
 mod replay;
 mod serve;
+mod server_listing;
+mod service;
 mod sessions;
+mod setup;
+mod shell;
 mod sighup;
 mod start_notes;
 mod table;
 mod tools;
 mod tune;
+mod uninstall;
 mod upstreams;
+mod user_clients;
 
 use anyhow::Context;
 use serde_json::json;
 
 use crate::args::{
-    Cli, Command, DataCommand, ExperimentCommand, OverrideCommand, PredictorCommand,
+    Cli, Command, DataCommand, ExperimentCommand, LocationArgs, OverrideCommand, PredictorCommand,
+    ServiceCommand,
 };
 use crate::compose::Extensions;
 use crate::config::{Config, ConfigError, LogFormat, Overrides, ProcessEnv, Watch, load};
-use crate::output::write_json_remarks;
+use crate::output::{print, write_json_remarks};
 
 use self::empty_store::{EmptyOutput, run_if_stored, run_unless_empty};
+use self::import::plan::ImportTarget;
 use crate::{demo as demo_servers, telemetry};
 
 /// Runs the command of the command line. `extensions` replace configured parts of the proxy of
@@ -58,7 +76,27 @@ pub fn run(cli: Cli, extensions: Extensions) -> anyhow::Result<()> {
             Ok(())
         }
         Command::Config(command) => config::run(&command),
-        Command::Import(command) => import::run(&command),
+        Command::Import(arguments) => {
+            if let Some(gateway) = &arguments.gateway {
+                return import::print_export(gateway);
+            }
+            with_clients(&arguments.places, |target| import::run(target, &arguments))
+        }
+        Command::Audit(arguments) => with_clients(&arguments.places, |target| {
+            wait_for(audit::run(target, &arguments))
+        }),
+        Command::Clients(arguments) => {
+            with_clients(&arguments.places, |target| clients::run(target, &arguments))
+        }
+        Command::Install(arguments) => {
+            with_clients(&arguments.places, |target| install::run(target, &arguments))
+        }
+        Command::Uninstall(arguments) => with_clients(&arguments.places, |target| {
+            wait_for(uninstall::run(target, &arguments))
+        }),
+        Command::Setup(arguments) => with_clients(&arguments.places, |target| {
+            wait_for(setup::run(target, &arguments))
+        }),
         Command::Serve(arguments) => {
             let mut watch = Watch::new(arguments.overrides(), ProcessEnv::of_process()?);
             // Before the configuration is loaded: its errors and warnings must be JSON too.
@@ -70,6 +108,31 @@ pub fn run(cli: Cli, extensions: Extensions) -> anyhow::Result<()> {
             telemetry::start(&loaded.config.logging);
             wait_for(serve::run(loaded, watch, extensions))
         }
+        Command::Connect(arguments) => {
+            let process = ProcessEnv::of_process()?;
+            let config = load(&arguments.places.overrides(), &process)?;
+            telemetry::start(&config.logging);
+            wait_for(connect::run(config, &process, &arguments))
+        }
+        Command::Service(command) => {
+            let process = ProcessEnv::of_process()?;
+            let config = match &command {
+                ServiceCommand::Install(arguments) => {
+                    Some(load(&arguments.places.overrides(), &process)?)
+                }
+                ServiceCommand::Uninstall(_) | ServiceCommand::Status(_) => None,
+            };
+            service::run(config.as_ref(), &process, &command)
+        }
+        Command::Doctor(arguments) => wait_for(doctor::run(&ProcessEnv::of_process()?, &arguments)),
+        Command::Init(arguments) => init::run(&ProcessEnv::of_process()?, &arguments),
+        Command::Health(arguments) => {
+            let config = load_config(&arguments.store.places.overrides())?;
+            wait_for(health::run(&config, &arguments))
+        }
+        Command::Completions(arguments) => shell::completions(&arguments),
+        Command::Man(arguments) => shell::man(&arguments),
+        Command::Version => Ok(print(concat!("riglm ", env!("CARGO_PKG_VERSION")))?),
         Command::Sessions(arguments) => {
             let config = load_config(&arguments.places.overrides())?;
             let empty = EmptyOutput::of(arguments.format, &json!([]));
@@ -242,9 +305,39 @@ pub fn run(cli: Cli, extensions: Extensions) -> anyhow::Result<()> {
             let config = load_config(&arguments.places.overrides())?;
             wait_for(login::run(&config, &arguments))
         }
-        Command::Demo => wait_for(demo::run()),
-        Command::DemoServer { server } => wait_for(demo_servers::serve_stdio(server)),
+        Command::Demo(arguments) => wait_for(demo::run(arguments)),
+        Command::DemoServer { server, sandbox } => {
+            wait_for(demo_servers::serve_stdio(server, sandbox.as_deref()))
+        }
     }
+}
+
+/// Runs a command that changes the configuration, or the files of clients.
+fn with_clients(
+    places: &LocationArgs,
+    command: impl FnOnce(ImportTarget<'_>) -> anyhow::Result<()>,
+) -> anyhow::Result<()> {
+    let process = ProcessEnv::of_process()?;
+    let overrides = places.overrides();
+    let config = match load(&overrides, &process) {
+        // The file may be about to be made.
+        Err(ConfigError::Unreadable { path, source })
+            if source.kind() == std::io::ErrorKind::NotFound
+                && Some(&path) == overrides.file.as_ref() =>
+        {
+            let without = Overrides {
+                reads_no_file: true,
+                ..overrides.clone()
+            };
+            load(&without, &process)?
+        }
+        loaded => loaded?,
+    };
+    command(ImportTarget {
+        config: &config,
+        process: &process,
+        overrides: &overrides,
+    })
 }
 
 fn load_config(overrides: &Overrides) -> Result<Config, ConfigError> {

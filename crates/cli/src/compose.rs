@@ -68,8 +68,26 @@ use search::search_from;
 pub use search::{EncoderUse, encoders_from, needs_encoders};
 use settings::LiveSettings;
 use telemetry::Telemetry;
+pub(crate) use upstreams::guard;
 use upstreams::{UpstreamFactory, upstreams_from};
 use weights::weights_from;
+
+/// A port of the proxy.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum ProxyPort {
+    /// The port for clients.
+    Mcp,
+    /// The port for operators.
+    Control,
+}
+
+/// A port that could not be opened. The cause is the error of the system.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("failed to listen on {address}")]
+pub(crate) struct NotListening {
+    pub(crate) port: ProxyPort,
+    pub(crate) address: SocketAddr,
+}
 
 /// The complete proxy, before it accepts clients.
 #[derive(Debug)]
@@ -146,6 +164,7 @@ pub async fn build(
         work_sessions: work_sessions_from(&base)?,
         unlisted_tools: unlisted_own_tools(config),
         tools,
+        hints: config.hints,
     };
     let proxy = Arc::new(Proxy::new(parts));
     expect_principals(&proxy, config);
@@ -295,8 +314,10 @@ pub async fn start(
         Ok(server) => server,
         Err(error) => {
             core.shutdown().await;
-            let address = config.listen.address;
-            return Err(error).with_context(|| format!("failed to listen on {address}"));
+            return Err(error).context(NotListening {
+                port: ProxyPort::Mcp,
+                address: config.listen.address,
+            });
         }
     };
     let address = server.address();

@@ -1,33 +1,56 @@
 //! The demonstration: small MCP servers with real tools, and clients that call them.
 //!
 //! Each server is a process, `riglm __demo-server NAME`, that speaks MCP over standard input and
-//! output. The clients speak Streamable HTTP: one in a revision with handshakes and sessions, one
-//! in a revision without. One proxy connects them.
+//! output. Its tools work in a sandbox folder, or in memory. The clients speak Streamable HTTP: one
+//! in a revision with handshakes and sessions, one in a revision without. They play recorded
+//! sessions of agents through one proxy.
 
 mod arithmetic;
 mod calc;
+mod calendar;
 mod client;
 mod difference;
+mod files;
 mod notes;
+mod sandbox;
 mod script;
+mod server;
 mod text;
+mod tool;
+mod tracker;
 mod units;
 
+use std::path::Path;
+use std::sync::atomic::{AtomicI64, Ordering};
+
 use anyhow::Context;
-use rmcp::model::{ContentBlock, IntoContents};
+use jiff::{SignedDuration, Timestamp};
+use riglm_app::clock::SystemClock;
+use riglm_ports::clock::Clock;
+use rmcp::model::Tool;
 use rmcp::transport::IntoTransport;
-use rmcp::{RoleServer, ServerHandler, ServiceExt};
+use rmcp::{RoleServer, ServiceExt};
 use strum::{EnumString, IntoStaticStr, VariantArray};
 
-pub use client::{DemoClient, Step, drive};
-pub use script::{ExpectedResult, ScriptedCall, script};
+pub use client::{CallAnswer, Connection, DemoClient};
+pub use script::{ExpectedResult, Script, ScriptedCall, ScriptedSession};
+
+use sandbox::Sandbox;
+use server::ToolServer;
+use tool::DemoTool;
 
 /// A server of the demonstration.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, IntoStaticStr, EnumString, VariantArray)]
 #[strum(serialize_all = "snake_case")]
 pub enum DemoServer {
+    /// A server that reads and writes files of the sandbox folder.
+    Files,
     /// A server that stores notes in memory.
     Notes,
+    /// A server for the issues of a project.
+    Tracker,
+    /// A server for a calendar.
+    Calendar,
     /// A server that counts, compares and rewrites text.
     Text,
     /// A server that evaluates arithmetic, converts units and counts days.
@@ -43,50 +66,77 @@ impl DemoServer {
     pub fn name(self) -> &'static str {
         self.into()
     }
-}
 
-/// The text of a call that failed, for the model.
-#[derive(Clone, Debug, PartialEq, Eq)]
-struct ToolFailure(String);
+    /// Returns the definitions of all tools, with the names that they have behind the proxy.
+    #[must_use]
+    pub fn definitions(self) -> Vec<Tool> {
+        let definitions = self.tools().iter().map(DemoTool::definition);
+        let named = definitions.map(|mut tool| {
+            tool.name = format!("{}__{}", self.name(), tool.name).into();
+            tool
+        });
+        named.collect()
+    }
 
-impl<E: std::error::Error> From<E> for ToolFailure {
-    fn from(error: E) -> Self {
-        Self(error.to_string())
+    fn tools(self) -> &'static [DemoTool] {
+        match self {
+            Self::Files => files::TOOLS,
+            Self::Notes => notes::TOOLS,
+            Self::Tracker => tracker::TOOLS,
+            Self::Calendar => calendar::TOOLS,
+            Self::Text => text::TOOLS,
+            Self::Calc => calc::TOOLS,
+        }
     }
 }
 
-impl IntoContents for ToolFailure {
-    fn into_contents(self) -> Vec<ContentBlock> {
-        self.0.into_contents()
+/// A clock that lags behind that of the system, by a time that can be made shorter.
+///
+/// A session of an agent is over, and learned from as a whole, an hour after its last call. So the
+/// demonstration plays each session as if it were some time after the one before, up to now.
+#[derive(Debug, Default)]
+pub struct DemoClock {
+    behind: AtomicI64,
+}
+
+impl DemoClock {
+    /// Sets how far the clock is behind.
+    pub fn lag(&self, behind: SignedDuration) {
+        self.behind.store(behind.as_secs(), Ordering::Relaxed);
     }
 }
 
-/// Runs a server over standard input and output, until the input ends.
+impl Clock for DemoClock {
+    fn now(&self) -> Timestamp {
+        let behind = SignedDuration::from_secs(self.behind.load(Ordering::Relaxed));
+        let now = SystemClock.now();
+        now.checked_sub(behind).unwrap_or(now)
+    }
+}
+
+/// Runs a server over standard input and output, until the input ends. Without a sandbox folder, it
+/// makes a temporary one.
 ///
 /// # Errors
 ///
-/// Returns the error of serving the client.
-pub async fn serve_stdio(server: DemoServer) -> anyhow::Result<()> {
-    serve(server, rmcp::transport::stdio()).await
+/// Returns the error of opening the sandbox, or of serving the client.
+pub async fn serve_stdio(server: DemoServer, sandbox: Option<&Path>) -> anyhow::Result<()> {
+    serve(server, sandbox, rmcp::transport::stdio()).await
 }
 
-async fn serve<T, E, A>(server: DemoServer, transport: T) -> anyhow::Result<()>
+async fn serve<T, E, A>(
+    server: DemoServer,
+    sandbox: Option<&Path>,
+    transport: T,
+) -> anyhow::Result<()>
 where
     T: IntoTransport<RoleServer, E, A>,
     E: std::error::Error + Send + Sync + 'static,
 {
-    match server {
-        DemoServer::Notes => until_end(notes::Notes::default(), transport).await,
-        DemoServer::Text => until_end(text::Text, transport).await,
-        DemoServer::Calc => until_end(calc::Calc, transport).await,
-    }
-}
-
-async fn until_end<T, E, A>(server: impl ServerHandler, transport: T) -> anyhow::Result<()>
-where
-    T: IntoTransport<RoleServer, E, A>,
-    E: std::error::Error + Send + Sync + 'static,
-{
+    let server = ToolServer {
+        tools: server.tools(),
+        sandbox: Sandbox::open(sandbox).context("failed to open the sandbox folder")?,
+    };
     let running = server
         .serve(transport)
         .await
@@ -97,3 +147,6 @@ where
         .context("failed to serve the client")?;
     Ok(())
 }
+
+#[cfg(test)]
+mod tests;

@@ -5,11 +5,13 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
+use clap::error::{ContextKind, ContextValue, ErrorKind};
+use riglm_adapters_clients::configuration::client;
 use riglm_adapters_mcp::upstream::{LoginError, UpstreamConfigError};
 use riglm_adapters_prediction::encoder::EncoderConfigError;
 
 use crate::config::{self, ConfigError, LogFormat};
-use crate::output::{failure, printable, write_json_remarks};
+use crate::output::{failure, note, printable, write_json_remarks};
 
 /// Wrong usage or configuration; the same code as in clap.
 const WRONG_USAGE: u8 = 2;
@@ -33,8 +35,50 @@ pub fn refuse(error: &clap::Error) -> ExitCode {
         failure(error.to_string().trim_end());
     } else {
         let _ = error.print();
+        if let Some(tip) = tip(error, &arguments) {
+            note(&format!("tip: {tip}"));
+        }
     }
     ExitCode::from(WRONG_USAGE)
+}
+
+/// Returns the next step for a command line in the manner of other programs.
+fn tip(error: &clap::Error, arguments: &[OsString]) -> Option<String> {
+    let command = arguments.first()?.to_str()?;
+    match error.kind() {
+        ErrorKind::InvalidSubcommand
+            if wrong_word(error, ContextKind::InvalidSubcommand)? == command =>
+        {
+            let text = match command {
+                "run" | "up" => {
+                    "riglm serve runs it in this terminal, and riglm service install as a service"
+                }
+                "stop" | "down" | "restart" => {
+                    "Ctrl-C ends riglm serve; riglm service uninstall ends the service, and riglm \
+                     service install starts it again"
+                }
+                "log" | "logs" => {
+                    "riglm calls --follow shows calls; riglm serve writes its log to standard \
+                     error, and the service to that of its manager (journalctl --user -u riglm)"
+                }
+                _ => return None,
+            };
+            Some(text.to_owned())
+        }
+        ErrorKind::UnknownArgument if matches!(command, "install" | "uninstall" | "setup") => {
+            let client = client(wrong_word(error, ContextKind::InvalidArg)?)?;
+            Some(format!("riglm {command} --client {}", client.id))
+        }
+        _ => None,
+    }
+}
+
+/// Returns the word that an error of the command line is about.
+fn wrong_word(error: &clap::Error, kind: ContextKind) -> Option<&str> {
+    match error.get(kind)? {
+        ContextValue::String(word) => Some(word),
+        _ => None,
+    }
 }
 
 /// Returns the configuration file in a command line that cannot be parsed as a whole.
@@ -81,8 +125,10 @@ fn code_of(error: &anyhow::Error) -> ExitCode {
 #[cfg(test)]
 mod tests {
     use anyhow::Context;
+    use clap::Parser as _;
 
     use super::*;
+    use crate::args::Cli;
 
     #[test]
     fn configuration_files_are_found_on_invalid_command_lines() {
@@ -95,6 +141,40 @@ mod tests {
         assert_eq!(named(&["serve", "--config=a.toml", "--odd"]), file);
         assert_eq!(named(&["serve", "--", "--config", "a.toml"]), None);
         assert_eq!(named(&["serve", "--config"]), None);
+    }
+
+    #[test]
+    fn command_lines_of_other_programs_have_a_tip() {
+        let tip_for = |arguments: &[&str]| {
+            let all = ["riglm"].iter().chain(arguments);
+            let error = Cli::try_parse_from(all).unwrap_err();
+            let arguments: Vec<OsString> = arguments.iter().map(OsString::from).collect();
+            tip(&error, &arguments)
+        };
+        let contains = |arguments: &[&str], text: &str| {
+            let tip = tip_for(arguments);
+            assert!(
+                tip.as_ref().is_some_and(|tip| tip.contains(text)),
+                "{tip:?}"
+            );
+        };
+        contains(&["up"], "riglm serve");
+        contains(&["stop"], "riglm service uninstall");
+        contains(&["logs", "--json"], "riglm calls --follow");
+        contains(
+            &["install", "claude-code"],
+            "riglm install --client claude-code",
+        );
+        for without in [
+            &["service", "stop"][..],
+            &["recomend"],
+            &["install", "--odd"],
+        ] {
+            assert_eq!(tip_for(without), None, "{without:?}");
+        }
+        for known in ["start", "status", "version"] {
+            assert!(Cli::try_parse_from(["riglm", known]).is_ok(), "{known}");
+        }
     }
 
     #[test]

@@ -1,8 +1,10 @@
-//! Results on standard output, notes on standard error, and escaping of foreign text.
+//! Results on standard output, notes and progress on standard error, escaping of foreign text, and
+//! numbers for people.
 
 use std::backtrace::{Backtrace, BacktraceStatus};
-use std::fmt::Write as _;
-use std::io::{self, Write};
+use std::error::Error;
+use std::fmt::{Display, Write as _};
+use std::io::{self, IsTerminal as _, Write};
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use riglm_app::clock::SystemClock;
@@ -80,6 +82,14 @@ fn json_line(level: &str, text: &str) -> serde_json::Value {
     })
 }
 
+/// Returns an error with its causes.
+#[must_use]
+pub fn with_causes(error: &(dyn Error + 'static)) -> String {
+    let causes = std::iter::successors(Some(error), |error| (*error).source());
+    let texts: Vec<String> = causes.map(ToString::to_string).collect();
+    texts.join(": ")
+}
+
 /// Escapes every character of `text` that a terminal would interpret: control characters, and those
 /// that change the direction of writing.
 #[must_use]
@@ -110,6 +120,61 @@ fn is_formatting(character: char) -> bool {
     )
 }
 
+/// Returns a number with its noun, such as `1 file` or `1,200 files`.
+pub(crate) fn number_of(n: impl Display, noun: &str) -> String {
+    let number = with_separators(n);
+    let ending = if number == "1" { "" } else { "s" };
+    format!("{number} {noun}{ending}")
+}
+
+/// Returns a whole number with commas between groups of three digits.
+pub(crate) fn with_separators(number: impl Display) -> String {
+    let digits = number.to_string();
+    let mut text = String::new();
+    for (position, digit) in digits.chars().enumerate() {
+        if position > 0 && (digits.len() - position).is_multiple_of(3) {
+            text.push(',');
+        }
+        text.push(digit);
+    }
+    text
+}
+
+/// The line of progress of a command.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct ProgressLine {
+    /// Whether the line changes in place.
+    pub(crate) is_terminal: bool,
+}
+
+impl ProgressLine {
+    /// Returns the line for standard error.
+    pub(crate) fn new() -> Self {
+        Self {
+            is_terminal: io::stderr().is_terminal(),
+        }
+    }
+
+    /// Shows a text.
+    pub(crate) fn show(self, text: &str) {
+        let mut stderr = io::stderr().lock();
+        // A failed write to standard error cannot be reported anywhere.
+        let _ = if self.is_terminal {
+            write!(stderr, "\r\x1b[K{text}")
+        } else {
+            writeln!(stderr, "{text}")
+        };
+        let _ = stderr.flush();
+    }
+
+    /// Removes the changing line.
+    pub(crate) fn clear(self) {
+        if self.is_terminal {
+            self.show("");
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -119,5 +184,21 @@ mod tests {
         assert_eq!(printable("get_é→x"), "get_é→x");
         assert_eq!(printable("a\x1b[31mb\n"), "a\\u{1b}[31mb\\u{a}");
         assert_eq!(printable("\u{202e}x\u{9b}"), "\\u{202e}x\\u{9b}");
+    }
+
+    #[test]
+    fn numbers_have_separators_and_their_noun() {
+        for (number, expected) in [
+            (0, "0"),
+            (7, "7"),
+            (123, "123"),
+            (1_234, "1,234"),
+            (1_234_567, "1,234,567"),
+        ] {
+            assert_eq!(with_separators(number), expected);
+        }
+        assert_eq!(number_of(1, "file"), "1 file");
+        assert_eq!(number_of(0, "file"), "0 files");
+        assert_eq!(number_of(1_200, "call"), "1,200 calls");
     }
 }

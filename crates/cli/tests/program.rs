@@ -47,30 +47,124 @@ fn temporary() -> tempfile::TempDir {
 }
 
 #[test]
-fn the_demonstration_succeeds_and_shows_recorded_calls() {
+fn the_demonstration_fits_on_a_screen_and_leaves_nothing_behind() {
     let directory = temporary();
     let output = riglm(directory.path(), &["demo"], "");
     assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
     let text = stdout(&output);
     assert!(!text.contains("UNEXPECTED"), "{text}");
-    assert!(text.contains("failed: division by zero"), "{text}");
     for seen in [
-        "a client of revision 2025-11-25",
-        "a client of revision 2026-07-28",
-        "tools/call notes__add_note",
+        "6 servers with 61 tools",
+        "revisions 2025-11-25 and 2026-07-28",
+        "without riglm",
+        "after learning",
+        "tokens of their definitions",
+        "first uses in the list",
+        "searches per session",
+        "Added latency: ",
+        "  next ",
+        "Search: ",
+        "Recommendation for ",
+        "control port was 127.0.0.1:",
+        "riglm audit",
     ] {
-        assert!(text.contains(seen), "{text}");
+        assert!(text.contains(seen), "{seen}: {text}");
     }
-    let calls: Vec<&str> = text
-        .split("recorded calls\n")
-        .nth(1)
-        .unwrap()
-        .lines()
-        .skip(1)
-        .collect();
-    assert_eq!(calls.len(), 13, "{text}");
-    assert!(calls[9].contains("evaluate") && calls[9].contains("error"));
-    assert!(!directory.path().join(".local").exists());
+    assert!(text.lines().count() <= 40, "{text}");
+    assert!(text.lines().all(|line| line.chars().count() < 80), "{text}");
+    assert!(text.lines().all(|line| line.trim_end() == line), "{text}");
+    assert!(!text.contains('\u{1b}') && !stderr(&output).contains('\u{1b}'));
+    assert!(stderr(&output).contains("played 36 of 36 sessions\n"));
+    let left = std::fs::read_dir(directory.path()).unwrap().count();
+    assert_eq!(left, 0);
+}
+
+#[test]
+fn the_demonstration_learns_lists_that_are_shorter_and_fit() {
+    let directory = temporary();
+    let output = riglm(directory.path(), &["demo", "--json"], "");
+    assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
+    let told: serde_json::Value = serde_json::from_str(stdout(&output)).unwrap();
+    assert_eq!((&told["ok"], &told["servers"]), (&true.into(), &6.into()));
+    assert_eq!(told["calls"], told["calls_recorded"]);
+    let number = |path: &str| {
+        told.pointer(path)
+            .and_then(serde_json::Value::as_f64)
+            .unwrap()
+    };
+    assert!(
+        number("/without_riglm/definition_tokens") > 6_000.0,
+        "{told}"
+    );
+    assert!(number("/tokens_saved_share") > 0.3, "{told}");
+    let after = |name: &str| number(&format!("/after_learning/{name}"));
+    let learning = |name: &str| number(&format!("/while_learning/{name}"));
+    assert!(after("first_use_coverage") > 0.8, "{told}");
+    assert!(
+        after("first_use_coverage") > learning("first_use_coverage"),
+        "{told}"
+    );
+    assert!(after("searches_per_session") < 0.8, "{told}");
+    assert!(
+        after("searches_per_session") < learning("searches_per_session"),
+        "{told}"
+    );
+    assert!(number("/latency/added_median_ms") < 100.0, "{told}");
+    let predictions = told["session"]["predictions"].as_array().unwrap();
+    assert_eq!(predictions.len(), 3);
+    assert!(
+        predictions
+            .iter()
+            .all(|one| one["because"].as_str().unwrap().len() > 10)
+    );
+    assert_eq!(told["search"]["found"][0], "text__unique_lines");
+    assert_eq!(told["recommendation"]["tool"], "calc__sum_column");
+    assert!(!Path::new(told["data_dir"].as_str().unwrap()).exists());
+}
+
+#[test]
+fn a_kept_demonstration_serves_until_it_is_interrupted() {
+    let directory = temporary();
+    let mut demo = Command::new(PROGRAM)
+        .args(["demo", "--keep", "--json"])
+        .current_dir(directory.path())
+        .env_clear()
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::null())
+        .spawn()
+        .unwrap();
+    let mut line = String::new();
+    let mut lines = BufReader::new(demo.stdout.take().unwrap());
+    lines.read_line(&mut line).unwrap();
+    let told: serde_json::Value = serde_json::from_str(&line).unwrap();
+    let data_dir = told["data_dir"].as_str().unwrap();
+    let token = std::fs::read_to_string(Path::new(data_dir).join("control.token")).unwrap();
+    assert!(!token.trim().is_empty());
+    let arguments = ["sessions", "--json", "--data-dir", data_dir];
+    let sessions = riglm(directory.path(), &arguments, "");
+    let sessions: serde_json::Value = serde_json::from_str(stdout(&sessions)).unwrap();
+    assert!(sessions.as_array().unwrap().len() > 20);
+    let health = ["health", "--control", told["control"].as_str().unwrap()];
+    let health = riglm(directory.path(), &health, "");
+    assert_eq!(health.status.code(), Some(0), "{}", stderr(&health));
+    let servers = || {
+        let processes = std::fs::read_dir("/proc").into_iter().flatten().flatten();
+        let commands = processes.filter_map(|one| std::fs::read(one.path().join("cmdline")).ok());
+        let is_server = |command: &Vec<u8>| {
+            let command = String::from_utf8_lossy(command);
+            command.contains("__demo-server") && command.contains(data_dir)
+        };
+        commands.filter(is_server).count()
+    };
+    if cfg!(target_os = "linux") {
+        assert_eq!(servers(), 6);
+    }
+    let pid = demo.id().to_string();
+    Command::new("kill").args(["-INT", &pid]).status().unwrap();
+    assert_eq!(demo.wait().unwrap().code(), Some(0));
+    assert!(!Path::new(data_dir).exists());
+    assert_eq!(servers(), 0);
 }
 
 #[test]

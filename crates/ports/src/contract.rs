@@ -379,6 +379,7 @@ macro_rules! usage_store_contract {
                     a_large_snapshot_survives,
                     each_model_has_snapshots_of_its_own,
                     a_snapshot_that_does_not_follow_is_refused,
+                    deleted_snapshots_are_reported,
                 ]
                 work_sessions: [
                     a_request_begins_a_work_session,

@@ -75,3 +75,57 @@ async fn slow_connections_are_closed_without_blocking_the_control_port() {
     assert!(ended.is_ok(), "slow connections stay open");
     assert_eq!(riglm.stop().await, Some(0));
 }
+
+/// Sends a request over an open connection and returns the status line of the response.
+async fn send(stream: &mut TcpStream, request: &str) -> String {
+    stream.write_all(request.as_bytes()).await.unwrap();
+    let mut response = Vec::new();
+    let mut buffer = [0; 4096];
+    loop {
+        let n = stream.read(&mut buffer).await.unwrap();
+        assert!(n > 0, "the connection was closed");
+        response.extend_from_slice(&buffer[..n]);
+        let text = String::from_utf8_lossy(&response);
+        let Some((head, body)) = text.split_once("\r\n\r\n") else {
+            continue;
+        };
+        let length = head.lines().find_map(|line| {
+            let (name, value) = line.split_once(':')?;
+            let is_length = name.eq_ignore_ascii_case("content-length");
+            is_length.then(|| value.trim().parse::<usize>().unwrap())
+        });
+        if body.len() >= length.expect("the response has a length") {
+            return head.lines().next().unwrap_or_default().into();
+        }
+    }
+}
+
+#[tokio::test]
+async fn idle_connections_stay_open_for_the_next_request() {
+    const INITIALIZE: &str = r#"{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-06-18","capabilities":{},"clientInfo":{"name":"idle","version":"1"}}}"#;
+    let data = TempDir::new().unwrap();
+    let mut riglm = Riglm::serve(&odd_over_stdio(), data.path(), &Options::default()).await;
+    let address = riglm.url.authority().to_owned();
+    let request = |accept: &str| {
+        format!(
+            "POST /mcp HTTP/1.1\r\nhost: {address}\r\naccept: {accept}\r\n\
+             content-type: application/json\r\ncontent-length: {}\r\n\r\n{INITIALIZE}",
+            INITIALIZE.len()
+        )
+    };
+    let good = request("application/json, text/event-stream");
+    let mut idle = TcpStream::connect(&address).await.unwrap();
+    let mut refused = TcpStream::connect(&address).await.unwrap();
+    assert_eq!(send(&mut idle, &good).await, "HTTP/1.1 200 OK");
+    let refusal = send(&mut refused, &request("text/html")).await;
+    assert_eq!(refusal, "HTTP/1.1 406 Not Acceptable");
+    tokio::time::sleep(Duration::from_secs(12)).await;
+    assert_eq!(send(&mut idle, &good).await, "HTTP/1.1 200 OK");
+    let mut rest = [0; 16];
+    let closed = tokio::time::timeout(Duration::from_secs(20), refused.read(&mut rest));
+    assert_eq!(
+        closed.await.expect("a refused client is not kept").unwrap(),
+        0
+    );
+    assert_eq!(riglm.stop().await, Some(0));
+}

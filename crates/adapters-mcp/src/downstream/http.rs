@@ -3,6 +3,7 @@
 
 mod config;
 mod connection;
+mod connection_timeouts;
 mod detachable;
 mod event_log;
 mod key_ring;

@@ -12,7 +12,7 @@ use serde::Deserialize;
 use validator::{Validate, ValidationError, ValidationErrors};
 
 use super::credentials::section::UpstreamCredentials;
-use super::limits::UpstreamLimits;
+use super::limits::{Patience, UpstreamLimits};
 use riglm_domain::mcp::header::PARAM_PREFIX;
 use riglm_domain::mcp::protocol::Transport;
 
@@ -39,6 +39,10 @@ pub struct UpstreamConfig {
     #[serde(with = "humantime_serde")]
     #[validate(custom(function = "validate_not_zero"))]
     pub connect_timeout: Duration,
+    /// The handling of messages to a server on this machine that refuses connections. No key sets
+    /// it: only the bridge to a proxy needs it, because a proxy may be restarting.
+    #[serde(skip)]
+    pub patience: Patience,
     /// The largest message that is accepted from the server, in bytes.
     #[validate(range(min = 1024))]
     pub max_message_bytes: usize,
@@ -61,6 +65,8 @@ pub struct UpstreamConfig {
     /// Whether the server is checked at the start, and again while it does not answer. A check of a
     /// program starts it.
     pub health_check: bool,
+    /// Whether the upstream is used.
+    pub enabled: bool,
 }
 
 /// The handling of changed tool definitions of an upstream.
@@ -106,9 +112,10 @@ pub enum UpstreamConfigError {
         /// The name of the header.
         name: String,
     },
-    /// The header `Authorization` is configured in addition to OAuth, which needs the same header.
+    /// The header `Authorization` is configured in addition to credentials that need the same header.
     #[error(
-        "upstream has credentials of type oauth and a header Authorization: remove one of them"
+        "upstream has credentials of type oauth or command and a header Authorization: remove one of \
+         them"
     )]
     TwoTokens,
     /// The HTTP client cannot be set up, usually because of TLS.
@@ -148,6 +155,7 @@ impl Default for UpstreamConfig {
             headers: BTreeMap::new(),
             credentials: None,
             connect_timeout: limits.connect_timeout,
+            patience: limits.patience,
             max_message_bytes: limits.max_message_bytes,
             shutdown_grace: limits.shutdown_grace,
             isolation: Isolation::default(),
@@ -156,6 +164,7 @@ impl Default for UpstreamConfig {
             max_connections: DEFAULT_MAX_CONNECTIONS,
             tool_changes: ToolChanges::default(),
             health_check: true,
+            enabled: true,
         }
     }
 }
@@ -180,6 +189,7 @@ impl fmt::Debug for UpstreamConfig {
             .field("headers", &self.headers.keys())
             .field("credentials", &self.credentials)
             .field("connect_timeout", &self.connect_timeout)
+            .field("patience", &self.patience)
             .field("max_message_bytes", &self.max_message_bytes)
             .field("shutdown_grace", &self.shutdown_grace)
             .field("isolation", &self.isolation)
@@ -188,6 +198,7 @@ impl fmt::Debug for UpstreamConfig {
             .field("max_connections", &self.max_connections)
             .field("tool_changes", &self.tool_changes)
             .field("health_check", &self.health_check)
+            .field("enabled", &self.enabled)
             .finish()
     }
 }
@@ -215,6 +226,7 @@ impl UpstreamConfig {
     pub(super) fn limits(&self) -> UpstreamLimits {
         UpstreamLimits {
             connect_timeout: self.connect_timeout,
+            patience: self.patience,
             max_message_bytes: self.max_message_bytes,
             shutdown_grace: self.shutdown_grace,
             ..UpstreamLimits::default()
@@ -225,7 +237,7 @@ impl UpstreamConfig {
     pub(super) fn header_map(&self) -> Result<HeaderMap, UpstreamConfigError> {
         let mut headers = HeaderMap::new();
         for (name, value) in &self.headers {
-            let (name, value) = header(name, value.expose_secret())?;
+            let (name, value) = credential_header(name, value.expose_secret())?;
             headers.insert(name, value);
         }
         let Some(credentials) = &self.credentials else {
@@ -233,7 +245,7 @@ impl UpstreamConfig {
         };
         if let Some(token) = credentials.fixed_token() {
             let value = format!("Bearer {}", token.expose_secret());
-            let (name, value) = header(AUTHORIZATION.as_str(), &value)?;
+            let (name, value) = credential_header(AUTHORIZATION.as_str(), &value)?;
             headers.insert(name, value);
         } else if headers.contains_key(AUTHORIZATION) {
             return Err(UpstreamConfigError::TwoTokens);
@@ -250,7 +262,11 @@ pub(super) fn split_prefix(url: &str) -> (&str, &str) {
     }
 }
 
-fn header(name: &str, value: &str) -> Result<(HeaderName, HeaderValue), UpstreamConfigError> {
+/// Returns a header for requests to an upstream, whose value is marked as a secret.
+pub(super) fn credential_header(
+    name: &str,
+    value: &str,
+) -> Result<(HeaderName, HeaderValue), UpstreamConfigError> {
     let refused = || UpstreamConfigError::Header { name: name.into() };
     let parsed = HeaderName::from_bytes(name.as_bytes()).map_err(|_| refused())?;
     if RESERVED_HEADERS.contains(&parsed.as_str()) || parsed.as_str().starts_with(PARAM_PREFIX) {

@@ -1,13 +1,15 @@
-//! The credentials of the proxy for an upstream: a fixed token, or tokens of OAuth 2.1.
+//! The credentials of the proxy for an upstream: a fixed token, tokens of OAuth 2.1, or headers that
+//! a program prints.
 //!
 //! Credentials of a client are never used here. [`section`] is the configuration, [`mod@tokens`]
-//! provides the token for each request, [`authority`] obtains tokens (rmcp implements the protocol,
+//! provides the headers for each request, [`authority`] obtains tokens (rmcp implements the protocol,
 //! over [`guarded_client`]), [`store`] saves them in a file, and [`login`] is the only step that
-//! needs a person and a browser.
+//! needs a person and a browser. [`program`] runs a program.
 
 mod authority;
 mod guarded_client;
 pub(super) mod login;
+mod program;
 mod redirect;
 pub(super) mod section;
 pub(super) mod store;
@@ -21,10 +23,11 @@ use url::Url;
 
 use super::config::{UpstreamConfig, UpstreamConfigError};
 use authority::Authority;
-use section::UpstreamCredentials;
+use program::CredentialProgram;
+use tokens::TokenSource;
 pub(super) use tokens::Tokens;
 
-/// Returns the source of tokens for `config`; `None` if it does not use OAuth.
+/// Returns the source of credentials that change; `None` if `config` has none or a fixed token.
 ///
 /// # Errors
 ///
@@ -35,13 +38,16 @@ pub(super) fn tokens(
     config: &UpstreamConfig,
     data_dir: &Path,
 ) -> Result<Option<Arc<Tokens>>, UpstreamConfigError> {
-    let oauth = config
-        .credentials
-        .as_ref()
-        .and_then(UpstreamCredentials::oauth);
-    let Some(settings) = oauth else {
+    let Some(credentials) = &config.credentials else {
         return Ok(None);
     };
-    let authority = Authority::new(name.clone(), url.clone(), settings, data_dir)?;
-    Ok(Some(Arc::new(Tokens::new(authority))))
+    let source = if let Some(settings) = credentials.oauth() {
+        let authority = Authority::new(name.clone(), url.clone(), settings, data_dir)?;
+        TokenSource::Authority(authority)
+    } else if let Some(settings) = credentials.program() {
+        TokenSource::Program(CredentialProgram::new(name.clone(), url.clone(), settings))
+    } else {
+        return Ok(None);
+    };
+    Ok(Some(Arc::new(Tokens::new(source))))
 }

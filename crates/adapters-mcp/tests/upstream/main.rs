@@ -6,6 +6,7 @@
     reason = "tests fail by panicking, in their supporting functions too"
 )]
 
+mod credential_programs;
 mod detect;
 mod guard;
 mod http;

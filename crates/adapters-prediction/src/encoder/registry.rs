@@ -1,7 +1,9 @@
 //! Encoders from the configuration section `search.encoder`.
 
+#[cfg(feature = "model")]
+mod on_disk;
+
 use std::fmt;
-use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
@@ -10,7 +12,9 @@ use riglm_ports::encoder::Encoder;
 use serde::Deserialize;
 use validator::Validate;
 
-use super::{LocalEncoder, RemoteConfig, RemoteConfigError, RemoteEncoder, StaticEmbedding};
+#[cfg(feature = "model")]
+use self::on_disk::stored_encoder;
+use super::{RemoteConfig, RemoteConfigError, RemoteEncoder, StaticEmbedding};
 use crate::models::manifest::{ManifestError, ModelManifest};
 use crate::models::{ModelName, ModelStore, ModelStoreError};
 
@@ -76,6 +80,9 @@ pub enum EncoderConfigError {
         /// The directory where it is expected.
         directory: PathBuf,
     },
+    /// This build computes no models.
+    #[error("this build of riglm has no local models: build it with `--features model`")]
+    NotBuilt,
     /// The value is neither the name of a model nor a directory.
     #[error(
         "unknown model {0:?}: expected auto, none, embedded, remote, the name of a model, or a \
@@ -107,13 +114,12 @@ pub enum EncoderConfigError {
 ///
 /// # Errors
 ///
-/// Returns [`EncoderConfigError`] for a model that is not stored, and for an invalid configuration.
+/// Returns [`EncoderConfigError`] for a model that is not stored, for any model in a build without
+/// the feature `model`, and for an invalid configuration.
 pub fn encoders_from(
     config: &EncoderConfig,
     data_dir: &Path,
 ) -> Result<Encoders, EncoderConfigError> {
-    let model_store = ModelStore::new(data_dir);
-    let threads = threads(config.threads);
     let model: Option<Arc<dyn Encoder>> = match config.model.as_str() {
         "none" => return Ok(Encoders::default()),
         "embedded" => None,
@@ -121,8 +127,7 @@ pub fn encoders_from(
             let remote = config.remote.clone().ok_or(EncoderConfigError::NoRemote)?;
             Some(Arc::new(RemoteEncoder::new(remote)?))
         }
-        "auto" => find_preferred(&model_store, threads),
-        named => Some(encoder_named(named, &model_store, threads)?),
+        _ => stored_encoder(config, data_dir)?,
     };
     Ok(Encoders {
         model,
@@ -130,17 +135,21 @@ pub fn encoders_from(
     })
 }
 
-/// Returns the first of the preferred models that is stored and valid.
-fn find_preferred(model_store: &ModelStore, threads: NonZeroUsize) -> Option<Arc<dyn Encoder>> {
-    let (name, manifest) = first_stored(model_store, |name, error| {
-        let error = error as &(dyn std::error::Error + 'static);
-        tracing::warn!(error, "skipped model {name}");
-    })?;
-    Some(local(model_store.directory_of(&name), manifest, threads))
+/// Returns no encoder for `auto`, and refuses every model: this build computes none.
+#[cfg(not(feature = "model"))]
+fn stored_encoder(
+    config: &EncoderConfig,
+    _data_dir: &Path,
+) -> Result<Option<Arc<dyn Encoder>>, EncoderConfigError> {
+    match config.model.as_str() {
+        "auto" => Ok(None),
+        _ => Err(EncoderConfigError::NotBuilt),
+    }
 }
 
 /// Returns the model that `auto` takes from a data directory, with an identity that changes when
-/// the model is pulled again. Returns `None` if no known model is stored there.
+/// the model is pulled again. Returns `None` if no known model is stored there, and in a build
+/// without the feature `model`.
 #[must_use]
 pub fn preferred_model(data_dir: &Path) -> Option<PreferredModel> {
     let (name, manifest) = first_stored(&ModelStore::new(data_dir), |_, _| {})?;
@@ -159,6 +168,9 @@ fn first_stored(
     model_store: &ModelStore,
     skipped: impl Fn(&ModelName, &ModelStoreError),
 ) -> Option<(ModelName, ModelManifest)> {
+    if !cfg!(feature = "model") {
+        return None;
+    }
     PREFERRED.iter().find_map(|name| {
         let name: ModelName = name.parse().ok()?;
         match model_store.find(&name) {
@@ -169,48 +181,6 @@ fn first_stored(
             }
         }
     })
-}
-
-fn encoder_named(
-    named: &str,
-    model_store: &ModelStore,
-    threads: NonZeroUsize,
-) -> Result<Arc<dyn Encoder>, EncoderConfigError> {
-    if let Ok(name) = named.parse::<ModelName>()
-        && let Some(manifest) = model_store.find(&name)?
-    {
-        return Ok(local(model_store.directory_of(&name), manifest, threads));
-    }
-    let directory = PathBuf::from(named);
-    if directory.is_dir() {
-        let manifest = ModelManifest::read(&directory);
-        let manifest = manifest.map_err(|source| EncoderConfigError::Directory {
-            directory: directory.clone(),
-            source,
-        })?;
-        return Ok(local(directory, manifest, threads));
-    }
-    match named.parse::<ModelName>() {
-        Ok(name) => Err(EncoderConfigError::NotThere {
-            directory: model_store.directory_of(&name),
-            name,
-        }),
-        Err(_) => Err(EncoderConfigError::Unknown(named.into())),
-    }
-}
-
-fn local(directory: PathBuf, manifest: ModelManifest, threads: NonZeroUsize) -> Arc<dyn Encoder> {
-    Arc::new(LocalEncoder::new(directory, manifest, threads))
-}
-
-/// Returns the number of threads. Half of the cores stay free for the proxy and the servers that it
-/// runs.
-fn threads(configured: usize) -> NonZeroUsize {
-    let half = || {
-        let cores = std::thread::available_parallelism().map_or(1, NonZeroUsize::get);
-        NonZeroUsize::new(cores / 2).unwrap_or(NonZeroUsize::MIN)
-    };
-    NonZeroUsize::new(configured).unwrap_or_else(half)
 }
 
 impl fmt::Display for Encoders {
@@ -257,6 +227,17 @@ mod tests {
         assert_eq!(preferred, known);
     }
 
+    #[cfg(not(feature = "model"))]
+    #[test]
+    fn a_model_needs_the_feature() {
+        let data = tempfile::tempdir().unwrap();
+        for model in ["e5-small-v2", data.path().to_str().unwrap()] {
+            let error = of(model, data.path()).unwrap_err().to_string();
+            assert!(error.contains("--features model"), "{error}");
+        }
+    }
+
+    #[cfg(feature = "model")]
     #[test]
     fn a_missing_model_is_named_with_the_remedy() {
         let data = tempfile::tempdir().unwrap();

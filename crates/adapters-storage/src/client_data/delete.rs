@@ -6,11 +6,11 @@ use riglm_ports::analytics::{DeletedRows, StoreError, Topic};
 
 use super::selection::ClientSelection;
 use crate::counts;
-use crate::database::{Database, EncodedRows, Statement, Transaction, WriteLock};
+use crate::database::{Database, EncodedRows, Statement, WriteLock};
 use crate::maintenance::{
     lock_decisions, remove_calls_of, remove_sessions, remove_unused_tool_sets, remove_unused_tools,
 };
-use crate::repository::changes;
+use crate::repository::{changes, learned_state};
 
 // The number of sessions per statement.
 const N_SESSIONS: usize = 500;
@@ -73,12 +73,6 @@ const OVERRIDES: Statement = Statement {
             SELECT value::uuid FROM jsonb_array_elements_text($1::jsonb)))",
 };
 
-const SNAPSHOTS: Statement = Statement {
-    table: "snapshots",
-    sqlite: "DELETE FROM snapshots WHERE ?1 = '[]'",
-    postgres: "DELETE FROM snapshots WHERE $1 = '[]'",
-};
-
 // Parameters: the clients, limit.
 const SOME_SESSIONS: Statement = Statement {
     table: "sessions",
@@ -112,15 +106,6 @@ pub(super) async fn delete(
     remove_unused_tool_sets(&mut transaction).await?;
     transaction.commit().await?;
     Ok(deleted)
-}
-
-/// Deletes all snapshots of learned state, and reports the erasure in the change feed. Learners
-/// then learn again from the remaining calls.
-async fn delete_learned_state(transaction: &mut Transaction) -> Result<(), StoreError> {
-    lock_decisions(transaction).await?;
-    let none: [(); 0] = [];
-    transaction.execute(&SNAPSHOTS, &none).await?;
-    changes::increase_revision(transaction, Topic::Erasures).await
 }
 
 /// Deletes recommendations and feedback of work sessions; returns the number of rows.
@@ -185,7 +170,9 @@ async fn delete_usage(
     }
     if deleted.n_sessions > 0 {
         counts::rebuild(&mut transaction).await?;
-        delete_learned_state(&mut transaction).await?;
+        // Learned state may contain the calls of these sessions.
+        lock_decisions(&mut transaction).await?;
+        learned_state::delete_all(&mut transaction).await?;
     }
     remove_unused_tools(&mut transaction).await?;
     transaction.commit().await

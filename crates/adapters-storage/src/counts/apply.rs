@@ -16,10 +16,13 @@ use crate::value::{Micros, saturating_count};
 // The maximum number of rows per statement, because a rebuild writes many rows.
 const MAX_ROWS: usize = 20_000;
 
+// `OR FAIL` saves SQLite a copy of each changed page, for undoing the statement alone. After an error
+// the whole transaction is undone.
+
 const ADD_CALLS: Statement = Statement {
     table: "call_counts",
     sqlite: "
-        INSERT INTO call_counts (principal, hour, tool, outcome, n)
+        INSERT OR FAIL INTO call_counts (principal, hour, tool, outcome, n)
         SELECT value ->> 0, value ->> 1, value ->> 2, value ->> 3, value ->> 4
         FROM jsonb_each(?1)
         WHERE true
@@ -49,7 +52,7 @@ const DROP_CALLS: Statement = Statement {
 const ADD_LATENCIES: Statement = Statement {
     table: "latency_counts",
     sqlite: "
-        INSERT INTO latency_counts (principal, hour, tool, bucket, n)
+        INSERT OR FAIL INTO latency_counts (principal, hour, tool, bucket, n)
         SELECT value ->> 0, value ->> 1, value ->> 2, value ->> 3, value ->> 4
         FROM jsonb_each(?1)
         WHERE true
@@ -79,7 +82,7 @@ const DROP_LATENCIES: Statement = Statement {
 const ADD_TRANSITIONS: Statement = Statement {
     table: "transition_counts",
     sqlite: "
-        INSERT INTO transition_counts (principal, tool_from, tool_to, n)
+        INSERT OR FAIL INTO transition_counts (principal, tool_from, tool_to, n)
         SELECT value ->> 0, value ->> 1, value ->> 2, value ->> 3
         FROM jsonb_each(?1)
         WHERE true
@@ -108,7 +111,7 @@ const DROP_TRANSITIONS: Statement = Statement {
 const ADD_PAIRS: Statement = Statement {
     table: "pair_counts",
     sqlite: "
-        INSERT INTO pair_counts (principal, tool_a, tool_b, n, distance, last_at)
+        INSERT OR FAIL INTO pair_counts (principal, tool_a, tool_b, n, distance, last_at)
         SELECT value ->> 0, value ->> 1, value ->> 2, value ->> 3, value ->> 4, value ->> 5
         FROM jsonb_each(?1)
         WHERE true
@@ -144,7 +147,7 @@ const DROP_PAIRS: Statement = Statement {
 const FIND_LAST_PAIRS: Statement = Statement {
     table: "pair_counts",
     sqlite: "
-        UPDATE pair_counts
+        UPDATE OR FAIL pair_counts
         SET last_at = coalesce((
             SELECT max(max(a.first_at, b.first_at))
             FROM session_tools AS a
@@ -169,7 +172,7 @@ const FIND_LAST_PAIRS: Statement = Statement {
 const NAME_TOOLS: Statement = Statement {
     table: "tools",
     sqlite: "
-        INSERT INTO tools (key, upstream, name)
+        INSERT OR FAIL INTO tools (key, upstream, name)
         SELECT value ->> 0, value ->> 1, value ->> 2
         FROM jsonb_each(?1)
         WHERE true
@@ -184,7 +187,7 @@ const NAME_TOOLS: Statement = Statement {
 const PUT_SESSION_TOOLS: Statement = Statement {
     table: "session_tools",
     sqlite: "
-        INSERT INTO session_tools (session, tool, principal, first_sequence, first_at)
+        INSERT OR FAIL INTO session_tools (session, tool, principal, first_sequence, first_at)
         SELECT unhex(value ->> 0, '-'), value ->> 1, value ->> 2, value ->> 3, value ->> 4
         FROM jsonb_each(?1)
         WHERE true

@@ -3,15 +3,15 @@
 use std::path::{Path, PathBuf};
 
 use riglm_ports::analytics::StoreError;
-use sqlx::postgres::PgConnectOptions;
 use sqlx::sqlite::SqliteConnectOptions;
 use sqlx::{ConnectOptions as _, Connection as _};
 
-use super::migrate::{newest_schema_version, postgres_version, sqlite_version};
-use crate::config::PostgresConfig;
-use crate::error::{connect_error, open_error, open_file_error, server_name};
+use super::migrate::{newest_schema_version, sqlite_version};
+use crate::error::{open_error, open_file_error};
 
-const COUNT: &str = "SELECT (SELECT count(*) FROM sessions), (SELECT count(*) FROM invocations)";
+/// Returns the number of sessions and of tool calls.
+pub(super) const COUNT: &str =
+    "SELECT (SELECT count(*) FROM sessions), (SELECT count(*) FROM invocations)";
 
 /// The contents of a database.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -25,7 +25,7 @@ pub(crate) struct DatabaseContents {
 }
 
 impl DatabaseContents {
-    fn new(version: i64, counts: Option<(i64, i64)>) -> Self {
+    pub(super) fn new(version: i64, counts: Option<(i64, i64)>) -> Self {
         let counts = counts.or((version == 0).then_some((0, 0)));
         let count = |n: i64| u64::try_from(n).unwrap_or(0);
         Self {
@@ -36,7 +36,8 @@ impl DatabaseContents {
     }
 }
 
-fn is_countable(version: i64) -> bool {
+/// Returns whether this build supports a schema that is not empty.
+pub(super) fn is_countable(version: i64) -> bool {
     (1..=newest_schema_version()).contains(&version)
 }
 
@@ -75,38 +76,4 @@ fn log_of(path: &Path) -> PathBuf {
     let mut name = path.as_os_str().to_owned();
     name.push("-wal");
     name.into()
-}
-
-/// Inspects a schema of a PostgreSQL database; returns the location of the database and its
-/// contents.
-pub(crate) async fn postgres(
-    config: &PostgresConfig,
-) -> Result<(String, DatabaseContents), StoreError> {
-    let options = config.connect_options()?;
-    let (name, place) = (server_name(&options), location_of(&options));
-    let timeout = config.connect_timeout;
-    let looking = async {
-        let options = super::postgres::with_timeouts(options, config);
-        let mut connection = tokio::time::timeout(timeout, options.connect())
-            .await
-            .map_err(|_| super::postgres::timeout_error())??;
-        sqlx::query("SET default_transaction_read_only = on")
-            .execute(&mut connection)
-            .await?;
-        let version = postgres_version(&mut connection, &config.schema).await?;
-        let counts = if is_countable(version) {
-            Some(sqlx::query_as(COUNT).fetch_one(&mut connection).await?)
-        } else {
-            None
-        };
-        connection.close().await?;
-        Ok::<_, sqlx::Error>(DatabaseContents::new(version, counts))
-    };
-    let contents = looking.await.map_err(connect_error(&name))?;
-    Ok((place, contents))
-}
-
-fn location_of(options: &PgConnectOptions) -> String {
-    let database = options.get_database().unwrap_or(options.get_username());
-    format!("{}:{}/{database}", options.get_host(), options.get_port())
 }

@@ -1,22 +1,19 @@
-//! Schema migrations: one numbered file for each change, with the same numbers for both databases,
-//! embedded in the binary.
+//! Schema migrations: one numbered file for each change, with the same numbers for both databases.
 
 use std::io;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use riglm_ports::analytics::StoreError;
+use sqlx::SqlitePool;
 use sqlx::migrate::{Migrate, Migrator};
-use sqlx::{AssertSqlSafe, PgPool, SqlitePool};
 
 use super::Transaction;
+use super::migrations::SQLITE;
 use crate::counts;
-use crate::error::{connect_error, open_error, open_error_named, open_file_error, operation_error};
+use crate::error::{open_error, open_file_error, operation_error};
 use crate::private_file;
 use crate::spool::lock;
-
-static SQLITE: Migrator = sqlx::migrate!("../../migrations/sqlite");
-static POSTGRES: Migrator = sqlx::migrate!("../../migrations/postgres");
 
 /// The first schema version with counts. A migration from an older version counts the existing
 /// calls.
@@ -30,7 +27,8 @@ pub(crate) fn newest_schema_version() -> i64 {
     newest_of(&SQLITE)
 }
 
-fn newest_of(migrations: &Migrator) -> i64 {
+/// Returns the version of the newest migration.
+pub(super) fn newest_of(migrations: &Migrator) -> i64 {
     migrations
         .iter()
         .map(|migration| migration.version)
@@ -79,68 +77,8 @@ pub(super) async fn sqlite(writer: &SqlitePool, path: &Path) -> Result<(), Store
     transaction.commit().await
 }
 
-/// Migrates the schema as [`sqlite`] does. The tables are in the schema named `schema`, which is
-/// created if it is missing; `name` is the name of the server for messages.
-///
-/// # Errors
-///
-/// As for [`sqlite`].
-pub(super) async fn postgres(pool: &PgPool, schema: &str, name: &str) -> Result<(), StoreError> {
-    let unusable = |error: sqlx::Error| connect_error(name)(error);
-    let known = newest_of(&POSTGRES);
-    let mut transaction = pool.begin().await.map_err(unusable)?;
-    // Of several processes that start at once, one migrates and the others wait, without a timeout.
-    sqlx::query("SET LOCAL statement_timeout = 0")
-        .execute(&mut *transaction)
-        .await
-        .map_err(unusable)?;
-    sqlx::query("SET LOCAL lock_timeout = 0")
-        .execute(&mut *transaction)
-        .await
-        .map_err(unusable)?;
-    // Other encodings cannot store every name.
-    let encoding: String = sqlx::query_scalar("SHOW server_encoding")
-        .fetch_one(&mut *transaction)
-        .await
-        .map_err(unusable)?;
-    if encoding != "UTF8" {
-        return Err(StoreError::Refused {
-            what: name.to_owned(),
-            reason: format!("its encoding is {encoding}, but riglm needs UTF8"),
-        });
-    }
-    // The key is not `current_schema()`, which may not exist yet.
-    sqlx::query("SELECT pg_advisory_xact_lock(hashtext('riglm ' || $1), 0)")
-        .bind(schema)
-        .execute(&mut *transaction)
-        .await
-        .map_err(unusable)?;
-    let found = postgres_version(&mut transaction, schema)
-        .await
-        .map_err(unusable)?;
-    if found > known {
-        return Err(StoreError::NewerSchema { found, known });
-    }
-    if found == known {
-        return Ok(());
-    }
-    if found == 0 {
-        // The name was validated to need no quotes.
-        let create = format!("CREATE SCHEMA IF NOT EXISTS {schema}");
-        sqlx::query(AssertSqlSafe(create))
-            .execute(&mut *transaction)
-            .await
-            .map_err(unusable)?;
-    }
-    run_migrations(&POSTGRES, &mut *transaction, found)
-        .await
-        .map_err(open_error_named(name.to_owned()))?;
-    let mut transaction = Transaction::Postgres(transaction);
-    count_older_calls(&mut transaction, found).await?;
-    transaction.commit().await
-}
-
-async fn run_migrations<C: Migrate>(
+/// Runs the migrations after the version `found`, in the transaction of the connection.
+pub(super) async fn run_migrations<C: Migrate>(
     migrations: &Migrator,
     connection: &mut C,
     found: i64,
@@ -153,7 +91,11 @@ async fn run_migrations<C: Migrate>(
     migrations.run_direct(None, connection, false).await
 }
 
-async fn count_older_calls(transaction: &mut Transaction, found: i64) -> Result<(), StoreError> {
+/// Counts the calls of a database that had no counts before its migration.
+pub(super) async fn count_older_calls(
+    transaction: &mut Transaction,
+    found: i64,
+) -> Result<(), StoreError> {
     if found > 0 && found < FIRST_WITH_COUNTS {
         counts::rebuild(transaction).await?;
     }
@@ -168,25 +110,6 @@ pub(super) async fn sqlite_version(
         sqlx::query_scalar("SELECT count(*) FROM sqlite_schema WHERE name = '_sqlx_migrations'")
             .fetch_one(&mut *connection)
             .await?;
-    if n_tables == 0 {
-        return Ok(0);
-    }
-    sqlx::query_scalar("SELECT coalesce(max(version), 0) FROM _sqlx_migrations")
-        .fetch_one(connection)
-        .await
-}
-
-pub(super) async fn postgres_version(
-    connection: &mut sqlx::PgConnection,
-    schema: &str,
-) -> Result<i64, sqlx::Error> {
-    let n_tables: i64 = sqlx::query_scalar(
-        "SELECT count(*) FROM information_schema.tables
-        WHERE table_schema = $1 AND table_name = '_sqlx_migrations'",
-    )
-    .bind(schema)
-    .fetch_one(&mut *connection)
-    .await?;
     if n_tables == 0 {
         return Ok(0);
     }

@@ -1,24 +1,29 @@
 //! A PostgreSQL database: one schema on a server.
 
+mod inspection;
+mod migration;
+mod server;
+mod task_lock;
+mod upkeep;
+
 use std::sync::Arc;
 use std::time::Duration;
 
-use riglm_ports::analytics::StoreError;
-use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
-use sqlx::{ConnectOptions as _, Connection as _, PgConnection, PgPool};
+use riglm_ports::analytics::{MaintenanceGuard, MaintenanceTask, StoreError};
+use sqlx::postgres::PgPoolOptions;
+use sqlx::{PgConnection, PgPool};
 
-use super::{WriteLock, migrate, nul};
+pub(crate) use self::inspection::inspect;
+use self::server::{LOCK_TIMEOUT, connect_error, server_name, test_connection, with_timeouts};
+use self::task_lock::PendingReleases;
+use super::{WriteLock, nul};
 use crate::config::PostgresConfig;
-use crate::error::{connect_error, server_name};
-use crate::maintenance::PendingReleases;
 
-// The time that a statement waits for a lock of another transaction.
-const LOCK_TIMEOUT: Duration = Duration::from_secs(10);
+/// Statements that take effect together or not at all.
+pub(super) type PostgresTransaction = sqlx::Transaction<'static, sqlx::Postgres>;
+
 // The time for a diagnostic connection after the pool timed out.
 const EXPLAIN_WITHIN: Duration = Duration::from_secs(1);
-// The idle timeout of a transaction, after which the server releases the locks of a hanging
-// process.
-const IDLE_TRANSACTION_TIMEOUT: Duration = Duration::from_secs(10);
 
 #[derive(Debug)]
 pub(crate) struct PostgresDatabase {
@@ -51,7 +56,7 @@ impl PostgresDatabase {
             .connect_with(options)
             .await
             .map_err(connect_error(&name))?;
-        if let Err(error) = migrate::postgres(&pool, &config.schema, &name).await {
+        if let Err(error) = migration::migrate(&pool, &config.schema, &name).await {
             pool.close().await;
             return Err(error);
         }
@@ -69,19 +74,6 @@ impl PostgresDatabase {
         self.deadline
     }
 
-    pub(crate) fn pool(&self) -> &PgPool {
-        &self.pool
-    }
-
-    pub(crate) fn schema(&self) -> &str {
-        &self.schema
-    }
-
-    /// Returns the locks of tasks that are being released.
-    pub(crate) fn releases(&self) -> &Arc<PendingReleases> {
-        &self.releases
-    }
-
     pub(super) async fn rows(
         &self,
         statement: &'static str,
@@ -94,10 +86,7 @@ impl PostgresDatabase {
 
     /// Begins a transaction with the lock. Writers of one kind run one after the other, so that
     /// none of them conflicts with rows that another one is about to write.
-    pub(super) async fn begin(
-        &self,
-        lock: WriteLock,
-    ) -> Result<sqlx::Transaction<'static, sqlx::Postgres>, sqlx::Error> {
+    pub(super) async fn begin(&self, lock: WriteLock) -> Result<PostgresTransaction, sqlx::Error> {
         let transaction = self.pool.begin().await;
         let mut transaction = self.explain_pool_timeout(transaction).await?;
         sqlx::query("SELECT pg_advisory_xact_lock(hashtext('riglm ' || current_schema()), $1)")
@@ -110,9 +99,7 @@ impl PostgresDatabase {
         Ok(transaction)
     }
 
-    pub(super) async fn begin_reading(
-        &self,
-    ) -> Result<sqlx::Transaction<'static, sqlx::Postgres>, sqlx::Error> {
+    pub(super) async fn begin_reading(&self) -> Result<PostgresTransaction, sqlx::Error> {
         let transaction = self
             .pool
             .begin_with("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY")
@@ -132,44 +119,29 @@ impl PostgresDatabase {
         asked
     }
 
+    /// Locks the task; returns `None` while another holder has it.
+    pub(crate) async fn try_lock(
+        &self,
+        task: MaintenanceTask,
+    ) -> Result<Option<Box<dyn MaintenanceGuard>>, sqlx::Error> {
+        let guard = task_lock::try_lock(&self.pool, &self.releases, task).await?;
+        Ok(guard.map(|guard| Box::new(guard) as _))
+    }
+
+    /// Reads every row of every table, including values that are stored outside of their row.
+    /// Returns the failures, up to one more than `most`.
+    pub(crate) async fn read_tables(&self, most: usize) -> Result<Vec<String>, sqlx::Error> {
+        upkeep::read_tables(&self.pool, &self.schema, most).await
+    }
+
+    /// Makes the space of deleted rows reusable.
+    pub(crate) async fn vacuum(&self) -> Result<(), sqlx::Error> {
+        upkeep::vacuum(&self.pool).await
+    }
+
     pub(super) async fn close(&self) {
         self.pool.close().await;
     }
-}
-
-/// Tests whether the server accepts a connection.
-pub(super) async fn test_connection(
-    options: &PgConnectOptions,
-    within: Duration,
-) -> Result<(), sqlx::Error> {
-    let connecting = async { options.connect().await?.close().await };
-    match tokio::time::timeout(within, connecting).await {
-        Ok(done) => done,
-        Err(_) => Err(timeout_error()),
-    }
-}
-
-/// Returns the error for a server that does not answer.
-pub(super) fn timeout_error() -> sqlx::Error {
-    let text = "the server did not answer in time";
-    std::io::Error::new(std::io::ErrorKind::TimedOut, text).into()
-}
-
-pub(super) fn with_timeouts(
-    options: PgConnectOptions,
-    config: &PostgresConfig,
-) -> PgConnectOptions {
-    let millis = |duration: Duration| duration.as_millis().to_string();
-    let options = options.log_statements(log::LevelFilter::Trace);
-    options.application_name("riglm").options([
-        ("search_path", config.schema.clone()),
-        ("statement_timeout", millis(config.statement_timeout)),
-        ("lock_timeout", millis(LOCK_TIMEOUT)),
-        (
-            "idle_in_transaction_session_timeout",
-            millis(IDLE_TRANSACTION_TIMEOUT),
-        ),
-    ])
 }
 
 pub(super) async fn rows(

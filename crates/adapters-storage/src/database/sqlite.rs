@@ -188,6 +188,9 @@ fn options(path: &Path, durability: Durability) -> SqliteConnectOptions {
 fn writer_options(path: &Path, durability: Durability) -> SqliteConnectOptions {
     options(path, durability)
         .pragma("cache_size", (-WRITER_CACHE_KIB).to_string())
+        // The pages that a statement would restore after a failure. In a file, which is the default,
+        // they are two fifths of all written pages. They are freed with the statement.
+        .pragma("temp_store", "MEMORY")
         .pragma("wal_autocheckpoint", CHECKPOINT_PAGES.to_string())
 }
 

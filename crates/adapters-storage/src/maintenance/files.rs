@@ -4,11 +4,9 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use riglm_ports::analytics::StoreError;
-use sqlx::{Connection as _, SqlitePool};
+use sqlx::SqlitePool;
 
-use crate::database::{
-    Database, PostgresDatabase, SqliteDatabase, backup_of, newest_schema_version,
-};
+use crate::database::{Database, SqliteDatabase, backup_of, newest_schema_version};
 use crate::error::operation_error;
 
 /// Checkpoints the write-ahead log of a SQLite database as far as readers allow, and truncates it
@@ -55,8 +53,9 @@ pub(crate) async fn enable_secure_delete(database: &Database) -> Result<(), Stor
 pub(crate) async fn scrub(database: &Database) -> Result<(), StoreError> {
     match database {
         Database::Sqlite(database) => scrub_sqlite(database).await,
-        Database::Postgres(database) => (vacuum_postgres(database).await)
-            .map_err(operation_error("free the space of deleted rows")),
+        Database::Postgres(database) => {
+            (database.vacuum().await).map_err(operation_error("free the space of deleted rows"))
+        }
     }
 }
 
@@ -134,22 +133,6 @@ fn is_copy(file: &Path, copy: &Path) -> bool {
         Some(rest.to_vec())
     });
     rest.is_some_and(|rest| rest.is_empty() || rest.starts_with(b"."))
-}
-
-async fn vacuum_postgres(database: &PostgresDatabase) -> Result<(), sqlx::Error> {
-    // A separate connection, so that its settings do not stay in the pool.
-    let mut connection = database.pool().acquire().await?.detach();
-    sqlx::query("SET statement_timeout = 0")
-        .execute(&mut connection)
-        .await?;
-    sqlx::query(
-        "VACUUM sessions, invocations, exchanges, session_tool_lists, session_tools, lists_shown,
-            searches, contexts, recommendations, feedback, work_sessions, overrides, tools,
-            tool_sets, call_counts, latency_counts, transition_counts, pair_counts",
-    )
-    .execute(&mut connection)
-    .await?;
-    connection.close().await
 }
 
 #[cfg(test)]

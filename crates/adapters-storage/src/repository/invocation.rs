@@ -72,7 +72,7 @@ const OPEN: Statement = Statement {
 const CLOSE: Statement = Statement {
     table: "invocations",
     sqlite: "
-        UPDATE invocations
+        UPDATE OR FAIL invocations
         SET outcome = ended.value ->> 1,
             duration_us = ended.value ->> 2,
             response_bytes = ended.value ->> 3,
@@ -97,7 +97,7 @@ const CLOSE: Statement = Statement {
 const MEASURE: Statement = Statement {
     table: "invocations",
     sqlite: "
-        UPDATE invocations
+        UPDATE OR FAIL invocations
         SET request_tokens = coalesce(request_tokens, measured.value ->> 1),
             response_tokens = coalesce(response_tokens, measured.value ->> 2)
         FROM jsonb_each(?1) AS measured

@@ -8,7 +8,7 @@ use serde::Deserialize;
 
 use super::changes;
 use super::version::check_follows;
-use crate::database::{Statement, WriteLock};
+use crate::database::{Statement, Transaction, WriteLock};
 use crate::store::Store;
 use crate::value::{Hex, Micros, saturating_count};
 
@@ -65,6 +65,12 @@ const SELECT_NEWEST: Statement = Statement {
         LIMIT 1",
 };
 
+const DELETE_ALL: Statement = Statement {
+    table: "snapshots",
+    sqlite: "DELETE FROM snapshots WHERE ?1 = '[]'",
+    postgres: "DELETE FROM snapshots WHERE $1 = '[]'",
+};
+
 #[async_trait]
 impl SnapshotRepository for Store {
     async fn save_snapshot(&self, snapshot: &Snapshot) -> Result<(), StoreError> {
@@ -96,6 +102,20 @@ impl SnapshotRepository for Store {
         let newest: Option<SnapshotRow> = database.row(&SELECT_NEWEST, &[model]).await?;
         Ok(newest.map(Into::into))
     }
+
+    async fn delete_snapshots(&self) -> Result<(), StoreError> {
+        let mut transaction = self.database().await?.begin(WriteLock::Decisions).await?;
+        delete_all(&mut transaction).await?;
+        transaction.commit().await
+    }
+}
+
+/// Deletes all snapshots, and reports the erasure in the change feed. Learners then learn again from
+/// the recorded calls. The transaction must hold the lock on decisions.
+pub(crate) async fn delete_all(transaction: &mut Transaction) -> Result<(), StoreError> {
+    let none: [(); 0] = [];
+    transaction.execute(&DELETE_ALL, &none).await?;
+    changes::increase_revision(transaction, Topic::Erasures).await
 }
 
 #[derive(Deserialize)]

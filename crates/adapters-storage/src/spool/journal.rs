@@ -19,6 +19,9 @@ use tracing::warn;
 
 use super::condition::SpoolCondition;
 use super::flusher::Flusher;
+use super::write_queue::{
+    GroupOutcome, QueuedLine, WriteError, WriteFailure, WriteQueue, write_next,
+};
 use super::writer::SegmentWriter;
 use super::{drainer, line, lock, recovery};
 use crate::config::{Durability, RecordingConfig};
@@ -55,9 +58,10 @@ impl Default for SpoolOptions {
 
 /// Writes records to the spool and drains them into a [`RecordSink`] in the background.
 ///
-/// Appending is one `write` to the page cache, and with durability `power` the wait for a flush
-/// that is shared with other callers. A dropped append may still have written its record. Dropping
-/// the journal leaves unapplied records to the next run, as the death of the process does.
+/// Appending is one `write` to the page cache, which is shared with other callers under load, and
+/// with durability `power` the wait for a flush, which is shared too. A dropped append has still
+/// written its record. Dropping the journal leaves unapplied records to the next run, as the death
+/// of the process does.
 #[derive(Debug)]
 pub struct SpoolJournal {
     shared: Arc<SharedState>,
@@ -77,6 +81,7 @@ pub struct SpoolJournal {
 pub(super) struct SharedState {
     pub(super) run_dir: PathBuf,
     pub(super) writer: Mutex<SegmentWriter>,
+    queue: WriteQueue,
     /// Bytes written by this run so far. Changes only while the writer is locked.
     appended: AtomicU64,
     /// Bytes of dead runs that are not rows yet. They count towards the limit, so that each start
@@ -121,21 +126,60 @@ impl SharedState {
         self.inherited.store(bytes, Ordering::Relaxed);
     }
 
-    /// Writes a line, which ends in a line break, within the limit of waiting bytes.
-    fn write(&self, line: &[u8]) -> Result<(), StoreError> {
-        let mut writer = self.writer.lock();
+    /// Writes lines, which end in line breaks, and returns whether all of them are written. Lines
+    /// that other callers add before this one writes are written with them.
+    async fn write(&self, lines: Vec<u8>, n_lines: usize) -> Result<(), StoreError> {
+        let line = QueuedLine::add(self, lines, n_lines);
+        self.queue.let_others_add().await;
+        line.write()
+    }
+
+    pub(super) fn queue(&self) -> &WriteQueue {
+        &self.queue
+    }
+
+    /// Writes the lines that fit in the limit of waiting bytes.
+    pub(super) fn write_lines(&self, writer: &mut SegmentWriter, lines: &[u8]) -> GroupOutcome {
         let waiting = self.all_waiting();
-        if waiting + line.len() as u64 > self.max_bytes {
-            return Err(StoreError::Full { bytes: waiting });
+        let free = self.max_bytes.saturating_sub(waiting);
+        let fitting = whole_lines(lines, usize::try_from(free).unwrap_or(usize::MAX));
+        let is_full = fitting.len() < lines.len();
+        let full = |n_written| WriteFailure {
+            n_written,
+            cause: WriteError::Full { bytes: waiting },
+        };
+        if fitting.is_empty() && is_full {
+            return Err(full(0));
         }
+        // A torn line before these ones is ended first.
+        let n_ending = u64::from(writer.is_torn());
         let mut written = 0;
-        let outcome = writer.append(line, &mut written);
+        let outcome = writer.append(fitting, &mut written);
         self.appended.fetch_add(written, Ordering::Relaxed);
-        drop(writer);
         if waiting + written >= PRESSING_BYTES {
             self.pressed.notify_one();
         }
-        outcome.map_err(operation_error("append to the journal"))
+        let n_written = written.saturating_sub(n_ending);
+        match outcome {
+            Err(error) => Err(WriteFailure {
+                n_written,
+                cause: WriteError::Failed(Arc::new(error)),
+            }),
+            Ok(()) if is_full => Err(full(n_written)),
+            Ok(()) => Ok(()),
+        }
+    }
+
+    /// Counts records that could not be written.
+    pub(super) fn count_dropped(&self, n_records: u64) {
+        self.n_dropped.fetch_add(n_records, Ordering::Relaxed);
+    }
+
+    /// Writes the queued lines and refuses further ones.
+    fn close_writer(&self) {
+        let mut writer = self.writer.lock();
+        write_next(self, &mut writer);
+        writer.close();
     }
 
     /// Checks whether a record would be accepted now, by writing a blank line. Blocks for one write
@@ -143,7 +187,8 @@ impl SharedState {
     pub(super) fn probe(&self) {
         let mut line = vec![b' '; PROBE_BYTES];
         line.push(b'\n');
-        let outcome = self.write(&line).and_then(|()| self.flush_newest());
+        let written = QueuedLine::add(self, line, 0).write();
+        let outcome = written.and_then(|()| self.flush_newest());
         match outcome {
             Ok(()) => self.condition.clear_append_failure(),
             Err(error) => self.condition.set_append_failure(&error),
@@ -179,6 +224,15 @@ impl SharedState {
             rotate(&mut writer);
         }
     }
+}
+
+/// Returns the lines at the beginning of `lines` that have at most `n_bytes`.
+fn whole_lines(lines: &[u8], n_bytes: usize) -> &[u8] {
+    if lines.len() <= n_bytes {
+        return lines;
+    }
+    let end = memchr::memrchr(b'\n', &lines[..n_bytes]);
+    &lines[..end.map_or(0, |at| at + 1)]
 }
 
 fn rotate(writer: &mut SegmentWriter) {
@@ -221,6 +275,7 @@ impl SpoolJournal {
             inherited: AtomicU64::new(recovery::bytes_of(&dead)),
             run_dir,
             writer: Mutex::new(writer),
+            queue: WriteQueue::default(),
             appended: AtomicU64::new(0),
             applied: watch::Sender::new(0),
             n_dropped: AtomicU64::new(0),
@@ -282,7 +337,7 @@ impl SpoolJournal {
             return;
         };
         // In this order: once `closing` is set, the drainer relies on nothing being appended.
-        self.shared.writer.lock().close();
+        self.shared.close_writer();
         self.shared.closing.send_replace(true);
         let Ok(Ok(true)) = timeout(self.options.close_grace, &mut drainer).await else {
             drainer.abort();
@@ -311,14 +366,15 @@ impl SpoolJournal {
         }
     }
 
-    async fn write_record(&self, record: &Record) -> Result<(), StoreError> {
-        let written = line::of(record)
-            .map_err(operation_error("encode a record"))
-            .and_then(|line| self.shared.write(&line));
+    async fn write_records(&self, records: &[Record]) -> Result<(), StoreError> {
+        let written = match line::of_each(records) {
+            Ok(lines) => self.shared.write(lines, records.len()).await,
+            Err(error) => Err(operation_error("encode a record")(error)),
+        };
         // Also after a failure, so that the drainer tests for free space.
         self.shared.wake.notify_one();
         if let Err(error) = written {
-            self.shared.n_dropped.fetch_add(1, Ordering::Relaxed);
+            self.shared.count_dropped(records.len() as u64);
             return Err(error);
         }
         match &self.flusher {
@@ -331,7 +387,11 @@ impl SpoolJournal {
 #[async_trait]
 impl Journal for SpoolJournal {
     async fn append(&self, record: &Record) -> Result<(), StoreError> {
-        let taken = self.write_record(record).await;
+        self.append_all(std::slice::from_ref(record)).await
+    }
+
+    async fn append_all(&self, records: &[Record]) -> Result<(), StoreError> {
+        let taken = self.write_records(records).await;
         match &taken {
             Ok(()) => self.shared.condition.clear_append_failure(),
             Err(error) => self.shared.condition.set_append_failure(error),
@@ -357,6 +417,8 @@ impl Drop for SpoolJournal {
 mod tests {
     use std::fs::File;
 
+    use futures_util::future::join_all;
+    use futures_util::poll;
     use riglm_ports::contract::scene::{moment, run, session};
     use riglm_ports::fake::MemoryStore;
 
@@ -372,6 +434,123 @@ mod tests {
         timeout(Duration::from_secs(30), waiting).await.unwrap();
     }
 
+    async fn open(dir: &Path, number: u8, sink: &Arc<MemoryStore>) -> SpoolJournal {
+        let (options, sink) = (SpoolOptions::default(), Arc::clone(sink));
+        let opening = SpoolJournal::open(dir, options, run(number), sink, moment(1));
+        opening.await.unwrap()
+    }
+
+    /// Replaces the segment by a file that cannot be written, and returns the former one.
+    fn make_unwritable(journal: &SpoolJournal) -> Arc<File> {
+        let unwritable = File::open(segment::path(&journal.shared.run_dir, 1)).unwrap();
+        journal.shared.writer.lock().replace(Arc::new(unwritable))
+    }
+
+    #[tokio::test]
+    async fn records_of_concurrent_callers_are_written_together() {
+        let dir = tempfile::tempdir().unwrap();
+        let sink = Arc::new(MemoryStore::default());
+        let journal = open(dir.path(), 1, &sink).await;
+        let records: Vec<_> = (1..=10)
+            .map(|number| Record::SessionOpened(session(run(1), number)))
+            .collect();
+        journal.append(&records[0]).await.unwrap();
+        let (alone, rest) = (&records[..1], &records[1..]);
+        assert!(journal.shared.queue.is_alone());
+        let appended = join_all(rest.iter().map(|record| journal.append(record))).await;
+        assert!(appended.iter().all(Result::is_ok));
+        assert!(!journal.shared.queue.is_alone());
+        // A caller that is gone has added its record.
+        let gone = Record::SessionOpened(session(run(1), 11));
+        let mut appending = Box::pin(journal.append(&gone));
+        assert!(poll!(appending.as_mut()).is_pending());
+        drop(appending);
+        journal.close().await;
+        let applied = sink.records();
+        for record in alone.iter().chain(rest).chain([&gone]) {
+            assert!(applied.contains(record), "{record:?}");
+        }
+    }
+
+    #[tokio::test]
+    async fn all_callers_learn_that_their_records_were_not_written() {
+        let dir = tempfile::tempdir().unwrap();
+        let sink = Arc::new(MemoryStore::default());
+        let journal = open(dir.path(), 1, &sink).await;
+        let writable = make_unwritable(&journal);
+        let records = [1, 2, 3].map(|number| Record::SessionOpened(session(run(1), number)));
+        let appended = join_all(records.iter().map(|record| journal.append(record))).await;
+        assert!(appended.iter().all(Result::is_err), "{appended:?}");
+        assert_eq!(journal.dropped_records(), 3);
+        journal.shared.writer.lock().replace(writable);
+        assert!(journal.append_all(&records).await.is_ok());
+        journal.close().await;
+        let applied = sink.records();
+        assert!(records.iter().all(|record| applied.contains(record)));
+    }
+
+    #[test]
+    fn only_whole_lines_are_taken() {
+        let lines = b"one\ntwo\n";
+        for (n_bytes, expected) in [
+            (0, ""),
+            (3, ""),
+            (4, "one\n"),
+            (7, "one\n"),
+            (8, "one\ntwo\n"),
+            (9, "one\ntwo\n"),
+        ] {
+            assert_eq!(whole_lines(lines, n_bytes), expected.as_bytes());
+        }
+    }
+
+    #[tokio::test]
+    async fn a_nearly_full_journal_takes_the_records_that_fit() {
+        let dir = tempfile::tempdir().unwrap();
+        let sink = Arc::new(MemoryStore::default());
+        let records = [1, 2].map(|number| Record::SessionOpened(session(run(1), number)));
+        let line = line::of_each(&records[..1]).unwrap();
+        let options = SpoolOptions {
+            max_bytes: line.len() as u64 + 1,
+            ..SpoolOptions::default()
+        };
+        let opening = SpoolJournal::open(dir.path(), options, run(1), sink.clone(), moment(1));
+        let journal = opening.await.unwrap();
+        let appended = join_all(records.iter().map(|record| journal.append(record))).await;
+        assert!(appended[0].is_ok(), "{appended:?}");
+        assert!(matches!(appended[1], Err(StoreError::Full { .. })));
+        journal.close().await;
+        assert!(sink.records().contains(&records[0]));
+        assert!(!sink.records().contains(&records[1]));
+    }
+
+    #[tokio::test]
+    async fn the_loss_of_a_caller_that_is_gone_is_counted() {
+        let dir = tempfile::tempdir().unwrap();
+        let sink = Arc::new(MemoryStore::default());
+        let journal = open(dir.path(), 1, &sink).await;
+        make_unwritable(&journal);
+        let record = Record::SessionOpened(session(run(1), 1));
+        let mut appending = Box::pin(journal.append(&record));
+        assert!(poll!(appending.as_mut()).is_pending());
+        drop(appending);
+        assert_eq!(journal.dropped_records(), 1);
+        assert_ne!(journal.condition(), JournalCondition::Sound);
+    }
+
+    #[tokio::test]
+    async fn records_that_were_added_before_the_close_are_written() {
+        let dir = tempfile::tempdir().unwrap();
+        let sink = Arc::new(MemoryStore::default());
+        let journal = open(dir.path(), 1, &sink).await;
+        let record = Record::SessionOpened(session(run(1), 1));
+        let mut appending = Box::pin(journal.append(&record));
+        assert!(poll!(appending.as_mut()).is_pending());
+        journal.close().await;
+        assert!(appending.await.is_ok());
+        assert!(sink.records().contains(&record));
+    }
+
     #[tokio::test]
     async fn journal_detects_and_recovers_from_a_full_disk() {
         let dir = tempfile::tempdir().unwrap();
@@ -384,8 +563,7 @@ mod tests {
             let run = run(durability as u8);
             let opening = SpoolJournal::open(dir.path(), options, run, sink.clone(), moment(1));
             let journal = opening.await.unwrap();
-            let unwritable = File::open(segment::path(&journal.shared.run_dir, 1)).unwrap();
-            let writable = journal.shared.writer.lock().replace(Arc::new(unwritable));
+            let writable = make_unwritable(&journal);
             let record = Record::SessionOpened(session(run, 1));
             assert!(journal.append(&record).await.is_err());
             let JournalCondition::Behind { reason } = journal.condition() else {

@@ -11,12 +11,14 @@ const CALL_MEASURED: &[u8] = br#"{"record":"call_measured","#;
 /// The usual size of a line in bytes: that of the beginning of a call without its arguments.
 const USUAL_BYTES: usize = 512;
 
-/// Returns the line of a record, with its line break.
-pub(super) fn of(record: &Record) -> serde_json::Result<Vec<u8>> {
-    let mut line = Vec::with_capacity(USUAL_BYTES);
-    serde_json::to_writer(&mut line, record)?;
-    line.push(b'\n');
-    Ok(line)
+/// Returns the lines of records, each with its line break.
+pub(super) fn of_each(records: &[Record]) -> serde_json::Result<Vec<u8>> {
+    let mut lines = Vec::with_capacity(USUAL_BYTES * records.len());
+    for record in records {
+        serde_json::to_writer(&mut lines, record)?;
+        lines.push(b'\n');
+    }
+    Ok(lines)
 }
 
 /// Returns the record in a line.
@@ -64,7 +66,7 @@ mod tests {
             Record::CallClosed(end),
             Record::CallMeasured(tokens),
         ] {
-            let line = of(&record).unwrap();
+            let line = of_each(std::slice::from_ref(&record)).unwrap();
             assert_eq!(parse(&line).unwrap(), record);
             // As a writer with another order of fields would write it.
             let text = String::from_utf8(line).unwrap();

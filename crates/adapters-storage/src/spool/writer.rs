@@ -51,6 +51,11 @@ impl SegmentWriter {
         self.len
     }
 
+    /// Returns whether the last line is incomplete.
+    pub(super) fn is_torn(&self) -> bool {
+        self.is_torn
+    }
+
     pub(super) fn newest(&self) -> Arc<File> {
         Arc::clone(&self.file)
     }
@@ -65,12 +70,12 @@ impl SegmentWriter {
         self.is_closed = true;
     }
 
-    /// Appends a line, which ends in a line break, and adds the number of written bytes to
+    /// Appends lines, which end in line breaks, and adds the number of written bytes to
     /// `written`.
     ///
-    /// After an error a part of the line may be in the file. The next line then starts on a new
+    /// After an error a part of them may be in the file. The next line then starts on a new
     /// line.
-    pub(super) fn append(&mut self, line: &[u8], written: &mut u64) -> io::Result<()> {
+    pub(super) fn append(&mut self, lines: &[u8], written: &mut u64) -> io::Result<()> {
         if self.is_closed {
             return Err(io::Error::new(
                 io::ErrorKind::BrokenPipe,
@@ -86,7 +91,7 @@ impl SegmentWriter {
             self.write(b"\n", written)?;
             self.is_torn = false;
         }
-        self.write(line, written)
+        self.write(lines, written)
     }
 
     /// Creates the next segment, to which all further lines go.

@@ -27,7 +27,7 @@ use riglm_ports::tracer::{Span, SpanAttribute, SpanOperation, SpanStatus, Tracer
 
 /// The names and attributes of the crate itself, so that all ways have the same spans.
 #[expect(dead_code, reason = "the spans here have no failures")]
-#[path = "../../src/traces/names.rs"]
+#[path = "../../src/traces/otlp/names.rs"]
 mod names;
 
 /// The header of every request to the receiver.

@@ -10,7 +10,7 @@ use serde::Deserialize;
 use url::Url;
 use validator::{Validate, ValidationError, ValidationErrors};
 
-use super::TracesOptions;
+use super::{TracesError, TracesOptions};
 
 /// Headers that belong to the transport and cannot be configured.
 const RESERVED_HEADERS: [&str; 5] = [
@@ -175,6 +175,12 @@ fn is_receiver(endpoint: &str) -> Result<(), ValidationError> {
         let text = "expected a URL without credentials; they belong in telemetry.otlp.headers";
         return Err(validation_error("endpoint", text));
     }
+    if !cfg!(feature = "telemetry-otlp") {
+        return Err(validation_error(
+            "feature",
+            TracesError::NotBuilt.to_string(),
+        ));
+    }
     Ok(())
 }
 
@@ -203,6 +209,15 @@ mod tests {
         serde_json::from_str(json).unwrap()
     }
 
+    #[cfg(not(feature = "telemetry-otlp"))]
+    #[test]
+    fn a_receiver_needs_the_feature() {
+        let with = config(r#"{"otlp":{"endpoint":"https://h:4318"}}"#);
+        let error = with.validate().unwrap_err().to_string();
+        assert!(error.contains("--features telemetry-otlp"), "{error}");
+    }
+
+    #[cfg(feature = "telemetry-otlp")]
     #[test]
     fn a_configured_receiver_enables_traces() {
         assert!(config("{}").traces().is_none());

@@ -90,6 +90,19 @@ pub struct ProxyParts {
     pub tools: OwnToolNames,
     /// The own tools that no list has, because they are disabled.
     pub unlisted_tools: OwnToolSet,
+    /// The use of hints in requests.
+    pub hints: HintUse,
+}
+
+/// The use of hints in requests: the session, context and token budget that a client names in
+/// `_meta`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum HintUse {
+    /// They are read and taken out.
+    #[default]
+    Extract,
+    /// They are forwarded, because the upstream is another proxy that reads them.
+    Forward,
 }
 
 /// The proxy in front of its upstreams.
@@ -125,6 +138,7 @@ impl Proxy {
             predictions: parts.predictions,
             work_sessions: parts.work_sessions,
             tracer: parts.tracer,
+            hints: parts.hints,
             page_cache: PageCache::default(),
             long_work: LongTextWork::default(),
             catalog_cache: CatalogCache::default(),

@@ -31,6 +31,7 @@ use super::aggregator::Aggregator;
 use super::client_context::ClientContext;
 use super::client_description::ClientIdentity;
 use super::own_tools::OwnToolNames;
+use super::registry::HintUse;
 use super::request_id_namespace::{UnescapingLink, escape, internal_id};
 use super::request_permits::{ClientPresence, ReservedMemory};
 use super::request_tracing::{Traces, Tracing};
@@ -332,7 +333,10 @@ impl ClientSession {
         let Some(message) = self.take_own_answer(message) else {
             return Ok(None);
         };
-        let message = extract_hints(message);
+        let message = match self.shared.hints {
+            HintUse::Extract => extract_hints(message),
+            HintUse::Forward => message,
+        };
         let ignored = &message.hints().ignored;
         if !ignored.is_empty() {
             tracing::debug!("ignored hints of a request with an invalid form or size: {ignored:?}");

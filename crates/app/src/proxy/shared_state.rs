@@ -20,6 +20,7 @@ use super::aggregator::merged_lists::MergedListCache;
 use super::client_context::ClientContext;
 use super::own_tools::{CatalogCache, OwnToolSet, OwnTools};
 use super::page_cache::PageCache;
+use super::registry::HintUse;
 use super::upstream_set::UpstreamSet;
 use crate::limits::Limits;
 use crate::long_work::LongTextWork;
@@ -54,6 +55,7 @@ pub(crate) struct SharedState {
     pub(super) work_sessions: Option<Arc<WorkSessions>>,
     /// Records spans, if traces are enabled.
     pub(super) tracer: Option<Arc<dyn Tracer>>,
+    pub(super) hints: HintUse,
     pub(super) page_cache: PageCache,
     pub(super) long_work: LongTextWork,
     /// The catalogs of sessions. Sessions with the same list share one catalog.

@@ -35,7 +35,12 @@ impl LossyJournal {
     /// Appends a record and returns whether the journal took it. Logs only the first of several
     /// refusals.
     pub(super) async fn append(&self, record: &Record) -> bool {
-        match self.journal.append(record).await {
+        self.append_all(std::slice::from_ref(record)).await
+    }
+
+    /// Appends records and returns whether the journal took all of them.
+    pub(super) async fn append_all(&self, records: &[Record]) -> bool {
+        match self.journal.append_all(records).await {
             Ok(()) => {
                 if self.is_failing.swap(false, Ordering::Relaxed) {
                     tracing::info!(
@@ -47,7 +52,8 @@ impl LossyJournal {
                 true
             }
             Err(error) => {
-                self.n_lost.fetch_add(1, Ordering::Relaxed);
+                self.n_lost
+                    .fetch_add(records.len() as u64, Ordering::Relaxed);
                 if !self.is_failing.swap(true, Ordering::Relaxed) {
                     tracing::error!(
                         error = &error as &dyn std::error::Error,

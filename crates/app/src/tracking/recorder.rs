@@ -38,9 +38,9 @@ use riglm_discovery::entropy::EntropySource;
 pub use searches::SearchDetails;
 
 /// The longest arguments or result to store, in bytes, if storing them is enabled.
-const MAX_STORED_BYTES: usize = 64 << 10;
+pub(super) const MAX_STORED_BYTES: usize = 64 << 10;
 /// Longer arguments are hashed outside of the request workers.
-const MAX_QUICK_BYTES: usize = 64 << 10;
+const MAX_QUICK_BYTES: usize = 128 << 10;
 
 /// Options for recording beyond the rows.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -408,7 +408,8 @@ impl Recorder {
     }
 }
 
-fn hash_arguments(hasher: &KeyedHasher, arguments: Option<&str>) -> KeyedHash {
+/// Returns the keyed hash of arguments, in canonical form if they have one.
+pub(super) fn hash_arguments(hasher: &KeyedHasher, arguments: Option<&str>) -> KeyedHash {
     match hasher.hash_json(arguments) {
         Ok(hash) => hash,
         Err(CanonicalError::TooDeep | CanonicalError::NotJson) => {

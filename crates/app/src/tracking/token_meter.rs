@@ -141,10 +141,9 @@ impl Worker {
             let Some(batch) = self.shared.next_batch() else {
                 return;
             };
-            for tokens in self.count(&batch) {
-                let record = Record::CallMeasured(tokens);
-                self.runtime.block_on(self.journal.append(&record));
-            }
+            let counts = self.count(&batch).into_iter();
+            let records: Vec<Record> = counts.map(Record::CallMeasured).collect();
+            self.runtime.block_on(self.journal.append_all(&records));
         }
     }
 

@@ -1,6 +1,5 @@
 //! `riglm config`: check, show, hash-key.
 
-use std::error::Error;
 use std::io::BufRead;
 
 use anyhow::Context;
@@ -12,7 +11,7 @@ use crate::args::{ConfigCheckArgs, ConfigCommand, ConfigShowArgs};
 use crate::config::{
     Config, ConfigEntry, ConfigError, ConfigSource, LoadedConfig, ProcessEnv, TuningUse, show,
 };
-use crate::output::{note, print, printable};
+use crate::output::{note, print, printable, with_causes};
 
 // More than any valid key.
 const MAX_KEY_BYTES: u64 = 65_536;
@@ -94,13 +93,6 @@ fn unusable_upstreams(config: &Config) -> Vec<ConfigError> {
         made.err().map(|error| ConfigError::unusable(name, &error))
     });
     unusable.collect()
-}
-
-/// Returns an error with its causes.
-fn with_causes(error: &dyn Error) -> String {
-    let causes = std::iter::successors(Some(error), |error| (*error).source());
-    let texts: Vec<String> = causes.map(ToString::to_string).collect();
-    texts.join(": ")
 }
 
 fn print_all(arguments: &ConfigShowArgs) -> anyhow::Result<()> {

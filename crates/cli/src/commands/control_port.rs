@@ -32,6 +32,16 @@ pub(super) enum ControlAnswer {
     Unknown(String),
 }
 
+impl ControlAnswer {
+    /// Returns the reason why there is no body.
+    pub(super) fn reason(self) -> String {
+        match self {
+            Self::NotRunning(why) | Self::Unknown(why) => why,
+            Self::Said(_) => "the answer has no report".into(),
+        }
+    }
+}
+
 /// Requests a path such as `/upstreams` from proxies: from the control server at the address
 /// `named`, or from all that run on this machine with the data directory.
 pub(super) async fn ask(config: &Config, named: Option<SocketAddr>, path: &str) -> ControlAnswer {
@@ -40,6 +50,63 @@ pub(super) async fn ask(config: &Config, named: Option<SocketAddr>, path: &str) 
         Err(answer) => return answer,
     };
     merge_answers(join_all(ports.iter().map(|port| port.ask(path))).await)
+}
+
+/// The readiness of one proxy.
+#[derive(Debug)]
+pub(super) struct Readiness {
+    pub(super) address: SocketAddr,
+    /// The body of `/health/ready`, with the status 200 or 503; otherwise the reason why there is
+    /// none.
+    pub(super) report: Result<ReadyReport, ControlAnswer>,
+}
+
+/// An answer of `/health/ready`.
+#[derive(Debug)]
+pub(super) struct ReadyReport {
+    pub(super) is_ready: bool,
+    pub(super) body: Value,
+}
+
+impl ReadyReport {
+    /// Returns the parts that are not ready, or the reason of a refusal.
+    pub(super) fn causes(&self) -> String {
+        if let Some(detail) = self.body["detail"].as_str() {
+            return detail.to_owned();
+        }
+        let upstreams = self.body["upstreams"].as_array().into_iter().flatten();
+        let unavailable = upstreams
+            .filter(|upstream| upstream["ok"] == false)
+            .map(|upstream| format!("upstream {}", upstream["name"].as_str().unwrap_or("?")));
+        let parts = self.body.as_object().into_iter().flatten();
+        let bad = parts
+            .filter(|(_, part)| part["ok"] == false)
+            .map(|(name, _)| name.clone());
+        let causes: Vec<String> = unavailable.chain(bad).collect();
+        if causes.is_empty() {
+            return "it starts or stops".into();
+        }
+        causes.join(", ")
+    }
+}
+
+/// Requests the readiness of the proxies that [`ask`] asks. No token is needed.
+///
+/// # Errors
+///
+/// Returns the answer if there is no proxy.
+pub(super) async fn readiness(
+    config: &Config,
+    named: Option<SocketAddr>,
+) -> Result<Vec<Readiness>, ControlAnswer> {
+    let ports = ControlPort::at_all(config, named, "")?;
+    let asked = ports.iter().map(|port| async {
+        Readiness {
+            address: port.address,
+            report: port.readiness().await,
+        }
+    });
+    Ok(join_all(asked).await)
 }
 
 /// Changes the tuning of the proxies that [`ask`] asks, and returns their configurations afterwards.
@@ -123,11 +190,19 @@ impl ControlPort {
     ///
     /// Returns the answer if there is none.
     fn all(config: &Config, named: Option<SocketAddr>) -> Result<Vec<Self>, ControlAnswer> {
+        Self::at_all(config, named, &token(config)?)
+    }
+
+    /// As [`Self::all`], with a token.
+    fn at_all(
+        config: &Config,
+        named: Option<SocketAddr>,
+        token: &str,
+    ) -> Result<Vec<Self>, ControlAnswer> {
         let addresses = match named {
             Some(address) => vec![address],
             None => announced_addresses(config)?,
         };
-        let token = token(config)?;
         // Control servers are local and speak plain HTTP. The token must not follow a proxy or a
         // redirect.
         let client = Client::builder()
@@ -140,7 +215,7 @@ impl ControlPort {
         let port = |address| Self {
             client: client.clone(),
             address: reachable(address),
-            token: token.clone(),
+            token: token.to_owned(),
         };
         Ok(addresses.into_iter().map(port).collect())
     }
@@ -159,6 +234,26 @@ impl ControlPort {
         match self.send(self.request(Method::GET, path)).await {
             Ok(response) => ControlAnswer::Said(vec![response.body]),
             Err(answer) => answer,
+        }
+    }
+
+    /// Requests the readiness.
+    async fn readiness(&self) -> Result<ReadyReport, ControlAnswer> {
+        self.check().await?;
+        let sent = send_request(self.request(Method::GET, "/health/ready")).await;
+        match sent {
+            Ok(JsonResponse {
+                status: StatusCode::SERVICE_UNAVAILABLE,
+                body: Some(body),
+                ..
+            }) => Ok(ReadyReport {
+                is_ready: false,
+                body,
+            }),
+            sent => self.read(sent).map(|response| ReadyReport {
+                is_ready: true,
+                body: response.body,
+            }),
         }
     }
 

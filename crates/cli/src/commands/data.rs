@@ -1,7 +1,7 @@
 //! `riglm data`: export or deletion of the data of a client.
 
 use std::fs::OpenOptions;
-use std::io::{self, BufRead, BufWriter, IsTerminal, Write};
+use std::io::{self, BufWriter, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 
@@ -11,11 +11,11 @@ use riglm_app::clock::SystemClock;
 use riglm_ports::analytics::{ClientData, ClientRow, ClientSelector, DeletedRows, ErasureReport};
 use serde_json::{Value, json};
 
+use super::confirmation::is_answered_yes;
 use super::db::show;
 use crate::args::{DataCommand, DeleteArgs, ExportArgs, StoreArgs};
 use crate::compose::CARRY_WITHIN;
 use crate::config::Config;
-use crate::exit::WrongUsage;
 use crate::output::{note, printable};
 
 impl DataCommand {
@@ -114,9 +114,11 @@ impl<W: Write> JsonLines<W> {
 ///
 /// # Errors
 ///
-/// Returns an error if the user declines, and [`WrongUsage`] if standard input is no terminal.
+/// Returns an error if the user declines, and that of a wrong usage if standard input is no terminal.
 pub(super) fn confirm(arguments: &DeleteArgs) -> anyhow::Result<()> {
-    if !arguments.yes && !is_confirmed(&arguments.client)? {
+    let client = printable(&arguments.client);
+    let question = format!("delete all data of client {client}?");
+    if !arguments.yes && !is_answered_yes(&question)? {
         bail!("nothing was deleted");
     }
     Ok(())
@@ -164,20 +166,4 @@ fn as_json(erased: &ErasureReport) -> Value {
         "others": deleted.n_others,
         "complete": erased.is_complete,
     })
-}
-
-/// Asks the user at the terminal.
-fn is_confirmed(client: &str) -> anyhow::Result<bool> {
-    let input = io::stdin();
-    if !input.is_terminal() {
-        return Err(WrongUsage("standard input is not a terminal: use --yes".into()).into());
-    }
-    let client = printable(client);
-    note(&format!("delete all data of client {client}? [y/N]"));
-    let mut answer = String::new();
-    input
-        .lock()
-        .read_line(&mut answer)
-        .context("failed to read the answer")?;
-    Ok(matches!(answer.trim(), "y" | "Y" | "yes"))
 }

@@ -1,11 +1,16 @@
-//! `riglm import`: sections of the configuration from the export of another gateway.
+//! `riglm import`: upstreams from the files of MCP clients and of other gateways.
 //!
-//! The sections are printed, and nothing is written to a file. Values of environment variables,
+//! Servers of clients are added to the configuration ([`plan`]). Those in an export of `MetaMCP` are
+//! printed as sections, and nothing is written to a file. Values of environment variables,
 //! headers and tokens may be secrets, so the sections refer to variables instead, unless the values
 //! are asked for. The same applies to recognised secrets in arguments and addresses. What may be one
 //! is printed, and named in a note.
 
+pub(super) mod plan;
+pub(super) mod programs;
 mod secrets;
+mod sections;
+pub(super) mod sources;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
@@ -17,11 +22,15 @@ use riglm_domain::id::UpstreamName;
 use serde::Deserialize;
 use serde_json::{Map, Value};
 
+use self::plan::{ImportPlan, ImportTarget};
 use self::secrets::{SecretWriter, Secrets, literal, references};
-use crate::args::ImportCommand;
+use self::sources::read_sources;
+use super::confirmation::is_confirmed;
+use super::user_clients::UserClients;
+use crate::args::{ImportArgs, ImportCommand};
 use crate::config::{comparison_key, name_problem};
 use crate::exit::WrongUsage;
-use crate::output::{note, print, printable};
+use crate::output::{note, number_of, print, printable};
 
 /// The maximum size of an export.
 const MAX_BYTES: u64 = 16 << 20;
@@ -98,17 +107,70 @@ struct ImportedSections {
     variables: BTreeMap<String, Option<String>>,
     /// The variables that the export itself refers to.
     references: BTreeSet<String>,
+    /// The values of the variables.
+    values: BTreeMap<String, String>,
     /// Sentences about servers that were changed or left out.
     notes: Vec<String>,
     n_upstreams: usize,
 }
 
-/// Runs the command.
+/// Adds servers to the configuration, after a confirmation.
+///
+/// # Errors
+///
+/// Returns [`WrongUsage`] for wrong names and files, and the error of writing.
+pub(super) fn run(target: ImportTarget<'_>, arguments: &ImportArgs) -> anyhow::Result<()> {
+    let users = UserClients::new(target.config, target.process, &arguments.home)?;
+    let servers = read_sources(&users, &arguments.from)?;
+    if servers.files.is_empty() {
+        note("no file of an MCP client was found (riglm import --from FILE reads one)");
+    }
+    let plan = ImportPlan::new(target, servers, arguments.scope)?;
+    for remark in plan.remarks() {
+        note(&remark);
+    }
+    let is_json = arguments.change.format.is_json();
+    if let Some(preview) = plan.preview().filter(|_| !is_json) {
+        print(&preview)?;
+    }
+    let is_wanted = !arguments.change.dry_run && !plan.upstreams.is_empty();
+    let is_written = is_wanted && {
+        let upstreams = number_of(plan.upstreams.len(), "upstream");
+        let question = format!("add {upstreams} to {}?", plan.file.display());
+        is_confirmed(&arguments.change, &question)?
+    };
+    if is_written {
+        plan.apply(target)?;
+    }
+    if is_json {
+        let mut json = plan.as_json();
+        json["written"] = is_written.into();
+        print(&json.to_string())?;
+    } else if is_written {
+        let verb = if plan.upstreams.len() == 1 {
+            "was"
+        } else {
+            "were"
+        };
+        let upstreams = number_of(plan.upstreams.len(), "upstream");
+        note(&format!(
+            "{upstreams} {verb} added to {}",
+            plan.file.display()
+        ));
+    } else if plan.upstreams.is_empty() {
+        note("there is no new server to import");
+    } else {
+        note("nothing was written");
+    }
+    Ok(())
+}
+
+/// Prints the servers in the export of a gateway.
 ///
 /// # Errors
 ///
 /// Returns [`WrongUsage`] for a file that cannot be read, or is no export.
-pub(super) fn run(command: &ImportCommand) -> anyhow::Result<()> {
+pub(super) fn print_export(command: &ImportCommand) -> anyhow::Result<()> {
     let ImportCommand::Metamcp(arguments) = command;
     let text = read(&arguments.file)?;
     let export: MetaMcpExport = serde_json::from_str(&text).map_err(|error| {
@@ -199,6 +261,7 @@ impl ImportedSections {
                 server: name.as_str(),
                 secrets,
                 variables: &mut self.variables,
+                values: &mut self.values,
                 references: &self.references,
                 notes: &mut self.notes,
             },
@@ -355,7 +418,7 @@ fn upstream_name(original: &str) -> Option<UpstreamName> {
 }
 
 /// Returns a text as a basic string of TOML.
-fn quote(text: &str) -> String {
+pub(super) fn quote(text: &str) -> String {
     let mut quoted = String::from("\"");
     for c in text.chars() {
         match c {

@@ -1,24 +1,25 @@
 //! `riglm model`: pull, list, verify, rm.
 
+#[cfg(feature = "model")]
+mod pull;
+
 use std::io::{IsTerminal as _, stderr};
 
 use anyhow::{Context, bail};
 use riglm_adapters_prediction::models::catalog::known_models;
 use riglm_adapters_prediction::models::manifest::ModelManifest;
-use riglm_adapters_prediction::models::pull::{
-    HubSettings, PipSettings, PullError, PullOutcome, PullRequest, pull as pull_model,
-};
 use riglm_adapters_prediction::models::{Job, ModelName, ModelStore, StopSignal};
 use serde_json::{Value, json};
 use tokio::signal::unix::{SignalKind, signal};
 
+#[cfg(feature = "model")]
+use self::pull::pull;
 use super::db::show;
 use super::table::{Column, foreign_cell, table};
 use crate::args::{
     ModelCommand, ModelPullArgs, ModelRemoveArgs, ModelVerifyArgs, OutputFormat, StoreArgs,
 };
 use crate::config::Config;
-use crate::exit::WrongUsage;
 use crate::output::{note, print, printable};
 
 impl ModelCommand {
@@ -64,45 +65,10 @@ async fn stopped_by_signals<T>(
     }
 }
 
-fn pull(model_store: &ModelStore, arguments: ModelPullArgs, job: &Job) -> anyhow::Result<()> {
-    let request = PullRequest {
-        name: arguments.name,
-        source: arguments.from.map(|from| from.0).unwrap_or_default(),
-        is_forced: arguments.force,
-        query_prefix: arguments.query_prefix,
-        passage_prefix: arguments.passage_prefix,
-        hub: HubSettings::from_variables(|name| std::env::var(name).ok()),
-        pip: PipSettings {
-            python: arguments.python,
-            ..PipSettings::default()
-        },
-    };
-    let pulled = pull_model(model_store, &request, job).map_err(usage_error)?;
-    if let PullOutcome::AlreadyThere(manifest) = &pulled {
-        note(&format!(
-            "{} is already installed and undamaged; use --force to download it again",
-            manifest.name
-        ));
-    }
-    let is_new = matches!(pulled, PullOutcome::New(_));
-    let manifest = pulled.into_manifest();
-    let text = format!(
-        "{} {} from {}: {}",
-        if is_new { "pulled" } else { "kept" },
-        manifest.name,
-        printable(&manifest.source),
-        megabytes(manifest.bytes())
-    );
-    show(arguments.store.format, &json!(manifest), &text)
-}
-
-/// Turns errors of usage into [`WrongUsage`], which has its own exit code.
-fn usage_error(error: PullError) -> anyhow::Error {
-    if error.is_usage() {
-        WrongUsage(error.to_string()).into()
-    } else {
-        error.into()
-    }
+/// Refuses to pull a model, which this build could not compute.
+#[cfg(not(feature = "model"))]
+fn pull(_: &ModelStore, _: ModelPullArgs, _: &Job) -> anyhow::Result<()> {
+    Err(riglm_adapters_prediction::encoder::EncoderConfigError::NotBuilt.into())
 }
 
 fn list(model_store: &ModelStore, format: OutputFormat) -> anyhow::Result<()> {

@@ -15,7 +15,7 @@ use serde::Serialize;
 
 use crate::args::{PredictorCheckArgs, PredictorCommand};
 use crate::config::Config;
-use crate::output::{print, printable};
+use crate::output::{print, printable, with_causes};
 
 /// Number of requests whose time is measured.
 const N_TIMED: usize = 21;
@@ -125,12 +125,6 @@ async fn median_time(predictor: &dyn ExternalPredictor) -> Option<Duration> {
     }
     times.sort_unstable();
     times.get(N_TIMED / 2).copied()
-}
-
-fn with_causes(error: &dyn std::error::Error) -> String {
-    let causes = std::iter::successors(error.source(), |cause| cause.source());
-    let texts = std::iter::once(error.to_string()).chain(causes.map(ToString::to_string));
-    texts.collect::<Vec<_>>().join(": ")
 }
 
 fn text(report: &CheckReport, deadline: Duration) -> String {

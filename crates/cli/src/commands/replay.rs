@@ -25,6 +25,7 @@ use riglm_evaluation::replay::{
 use riglm_evaluation::simulation::{SimulatedOptions, SimulatedPolicy};
 
 use self::report::ReplayResult;
+pub(super) use self::report::policy_json;
 use self::sessions::SessionFile;
 use crate::args::{PredictorToReplay, ReplayArgs};
 use crate::compose::{EncoderUse, answer_size, encoders_from, words};
@@ -208,7 +209,7 @@ async fn replay_store(
     Ok((catalog.tools.len(), report))
 }
 
-async fn run_replay<S: SessionSource>(
+pub(super) async fn run_replay<S: SessionSource>(
     catalog: &ReplayCatalog,
     source: &mut S,
     encoders: &Encoders,

@@ -68,7 +68,7 @@ impl StartNotes<'_> {
 /// Returns the hint that a model would find more than the embedded table, if searches use only the
 /// table.
 fn model_hint(config: &Config) -> Option<String> {
-    if !compose::needs_encoders(config) {
+    if !cfg!(feature = "model") || !compose::needs_encoders(config) {
         return None;
     }
     let pulled = preferred_model(&config.data_dir);

@@ -42,6 +42,7 @@ use super::keys::Keys;
 use super::learning::learning_state;
 use super::search::encoder_states;
 use super::telemetry::ReadingSources;
+use super::{NotListening, ProxyPort};
 use crate::announcement::Announcement;
 use crate::config::Config;
 
@@ -292,7 +293,10 @@ async fn listen(addresses: &[SocketAddr]) -> anyhow::Result<Option<TcpListener>>
         return Ok(None);
     };
     let Some(last) = others.last() else {
-        return Err(error).with_context(|| format!("failed to listen on {address}"));
+        return Err(error).context(NotListening {
+            port: ProxyPort::Control,
+            address: *address,
+        });
     };
     tracing::warn!(
         "no control port: all ports from {first} to {} are unavailable: {address}: {error}",

@@ -3,6 +3,7 @@
 use std::fmt;
 use std::sync::Arc;
 
+use riglm_ports::clock::Clock;
 use riglm_ports::external_predictor::ExternalPredictor;
 use riglm_ports::predictor::Learner;
 
@@ -17,6 +18,8 @@ pub struct Extensions {
     /// `prediction.predictor`. Its deadline and its role are those of the configuration; by default
     /// it is an expert of the mix with 50 ms.
     pub external_predictor: Option<Arc<dyn ExternalPredictor>>,
+    /// A clock in place of that of the system, for records and for what is learned from them.
+    pub clock: Option<Arc<dyn Clock>>,
 }
 
 /// Creates predictors that have learned nothing yet.

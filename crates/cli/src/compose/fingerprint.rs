@@ -56,6 +56,7 @@ fn canonical(Upstream { name, config }: &Upstream) -> String {
         headers,
         credentials,
         connect_timeout,
+        patience,
         max_message_bytes,
         shutdown_grace,
         isolation,
@@ -64,6 +65,7 @@ fn canonical(Upstream { name, config }: &Upstream) -> String {
         max_connections,
         tool_changes,
         health_check,
+        enabled,
     } = config;
     let headers: Vec<(&str, &str)> = headers
         .iter()
@@ -74,6 +76,7 @@ fn canonical(Upstream { name, config }: &Upstream) -> String {
     let texts = json!([name, url, command, env, cwd, headers, credentials]);
     let numbers = (
         connect_timeout,
+        patience,
         max_message_bytes,
         shutdown_grace,
         isolation,
@@ -82,6 +85,7 @@ fn canonical(Upstream { name, config }: &Upstream) -> String {
         max_connections,
         tool_changes,
         health_check,
+        enabled,
     );
     format!("{texts} {numbers:?}")
 }
@@ -96,12 +100,15 @@ fn of_credentials(credentials: &UpstreamCredentials) -> Value {
         client_secret,
         client_metadata_url,
         redirect_port,
+        command,
+        timeout,
+        refresh,
     } = credentials;
     let secret = |secret: &Option<SecretString>| {
         let secret = secret.as_ref();
         secret.map(|secret| secret.expose_secret().to_owned())
     };
-    let kind = format!("{type:?} {grant:?}");
+    let kind = format!("{type:?} {grant:?} {timeout:?} {refresh:?}");
     json!([
         kind,
         secret(token),
@@ -109,7 +116,8 @@ fn of_credentials(credentials: &UpstreamCredentials) -> Value {
         client_id,
         secret(client_secret),
         client_metadata_url,
-        redirect_port
+        redirect_port,
+        command
     ])
 }
 

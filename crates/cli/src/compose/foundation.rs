@@ -42,7 +42,8 @@ impl<'a> Foundation<'a> {
         run: RunId,
         extensions: Extensions,
     ) -> anyhow::Result<Self> {
-        let clock: Arc<dyn Clock> = Arc::new(SystemClock);
+        let clock = extensions.clock.clone();
+        let clock = clock.unwrap_or_else(|| Arc::new(SystemClock));
         Ok(Self {
             config,
             extensions,

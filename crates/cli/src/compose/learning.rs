@@ -116,7 +116,8 @@ impl PredictorRunner {
         };
         let next_tools = Arc::new(next_tools);
         let stores = LearningStores::of(&store);
-        let clock = Arc::new(SystemClock);
+        let clock = self.extensions.clock.clone();
+        let clock = clock.unwrap_or_else(|| Arc::new(SystemClock));
         let make = move || make();
         let task = LearningTask::new(stores, clock, Arc::clone(&next_tools), model, make);
         Ok(Some((next_tools, task)))

@@ -150,7 +150,7 @@ pub(super) fn upstreams_from(base: &Foundation<'_>) -> anyhow::Result<UpstreamFa
 }
 
 /// Returns the guard of child processes: this program in a hidden command.
-fn guard() -> anyhow::Result<Option<Arc<Guard>>> {
+pub(crate) fn guard() -> anyhow::Result<Option<Arc<Guard>>> {
     let program =
         std::env::current_exe().context("failed to find the path of the riglm program")?;
     let Ok(program) = program.into_os_string().into_string() else {

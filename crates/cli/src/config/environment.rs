@@ -9,6 +9,7 @@ use std::collections::BTreeMap;
 
 use config::{Map, Value, ValueKind};
 
+use super::interpolation::{InterpolationError, interpolate};
 use super::{ConfigError, WrongValue};
 
 /// The prefix of configuration variables.
@@ -59,11 +60,33 @@ impl Environment {
     }
 
     /// Returns the value of a variable, or `None` if it is unset or empty.
-    pub(super) fn value(&self, name: &str) -> Option<&str> {
+    pub(crate) fn value(&self, name: &str) -> Option<&str> {
         self.0
             .get(name)
             .map(String::as_str)
             .filter(|value| !value.is_empty())
+    }
+
+    /// Returns a text with its references replaced.
+    ///
+    /// # Errors
+    ///
+    /// Returns [`InterpolationError`] for the first reference without a value.
+    pub(crate) fn expand(&self, text: &str) -> Result<String, InterpolationError> {
+        interpolate(text, self)
+    }
+
+    /// Returns all variables.
+    pub(crate) fn all(&self) -> &BTreeMap<String, String> {
+        &self.0
+    }
+
+    /// Returns these variables, and `others` for those that are unset or empty.
+    pub(crate) fn with_others(&self, others: BTreeMap<String, String>) -> Self {
+        let mut all = others;
+        let own = self.0.iter().filter(|(_, value)| !value.is_empty());
+        all.extend(own.map(|(name, value)| (name.clone(), value.clone())));
+        Self(all)
     }
 
     /// Returns the configuration in the variables, and the errors of variables that set both a key

@@ -1,9 +1,11 @@
 //! Errors of a configuration. Each message names the place and the expected value.
 
 use std::error::Error;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use riglm_domain::id::UpstreamName;
+
+use crate::output::with_causes;
 
 /// An unusable value with its error. The value is removed, so that later checks find further
 /// errors.
@@ -60,6 +62,23 @@ pub enum ConfigError {
         path: PathBuf,
         /// The key with the wrong value.
         key: String,
+    },
+    /// A file cannot be written.
+    #[error("failed to write {path}")]
+    Unwritable {
+        /// The path of the file.
+        path: PathBuf,
+        /// The error of the system.
+        #[source]
+        source: std::io::Error,
+    },
+    /// The file of secrets cannot be used.
+    #[error("{place}: {reason}")]
+    Secrets {
+        /// The path of the file, and the line.
+        place: String,
+        /// The reason.
+        reason: &'static str,
     },
     /// The file of synonyms cannot be used.
     #[error("search.synonyms: {path}: {reason}")]
@@ -155,11 +174,46 @@ impl ConfigError {
 
     /// Returns the error of an unusable upstream, with all causes.
     pub(crate) fn unusable(name: &UpstreamName, why: &(dyn Error + 'static)) -> Self {
-        let causes = std::iter::successors(Some(why), |error| (*error).source());
-        let texts: Vec<String> = causes.map(ToString::to_string).collect();
         Self::Upstream {
             name: name.clone(),
-            reason: texts.join(": "),
+            reason: with_causes(why),
+        }
+    }
+
+    /// Returns the error with another path of the file in its texts.
+    pub(crate) fn with_path(self, from: &Path, to: &Path) -> Self {
+        let (from_text, to_text) = (from.display().to_string(), to.display().to_string());
+        match self {
+            Self::Value {
+                origin,
+                key,
+                reason,
+            } => Self::Value {
+                origin: origin.replace(&from_text, &to_text),
+                key,
+                reason,
+            },
+            Self::VariableNotSet { key, variable, .. } => Self::VariableNotSet {
+                path: to.to_owned(),
+                key,
+                variable,
+            },
+            Self::Reference { key, .. } => Self::Reference {
+                path: to.to_owned(),
+                key,
+            },
+            Self::Syntax { format, reason, .. } => Self::Syntax {
+                path: to.to_owned(),
+                format,
+                reason,
+            },
+            Self::Several(errors) => Self::Several(
+                errors
+                    .into_iter()
+                    .map(|it| it.with_path(from, to))
+                    .collect(),
+            ),
+            error => error,
         }
     }
 

@@ -7,11 +7,13 @@
 use super::Environment;
 
 /// The reason why a text cannot be interpolated.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum InterpolationError {
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub(crate) enum InterpolationError {
     /// The variable is unset, and the reference has no default.
+    #[error("the variable {0} is not set")]
     NotSet(String),
     /// A `${` is not followed by a name and `}`.
+    #[error("a `${{` is not followed by the name of a variable and `}}`")]
     Malformed,
 }
 

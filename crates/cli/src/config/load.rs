@@ -6,6 +6,7 @@ use std::time::Duration;
 use config::{Map, Source, Value, ValueKind};
 use riglm_adapters_http::ControlConfig;
 use riglm_adapters_mcp::downstream::KeyRing;
+use riglm_app::proxy::HintUse;
 use riglm_app::selection::ProfileConfig;
 use riglm_domain::id::ProfileName;
 use serde::Deserialize;
@@ -269,6 +270,7 @@ fn validate_sections(
         naming: sections.naming,
         paused: sections.paused,
         downstream: overrides.downstream,
+        hints: HintUse::default(),
         listen: sections.listen,
         control: sections.control,
         keys,

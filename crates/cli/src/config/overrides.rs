@@ -18,6 +18,8 @@ pub(super) const ORIGIN: &str = "command line";
 pub struct Overrides {
     /// The configuration file, in place of the default one.
     pub file: Option<PathBuf>,
+    /// Whether no configuration file is read.
+    pub reads_no_file: bool,
     /// The directory of all files that riglm writes.
     pub data_dir: Option<PathBuf>,
     /// The transport of clients.
@@ -87,25 +89,30 @@ impl Overrides {
 }
 
 impl UpstreamChoice {
+    /// Returns the derived name of each upstream.
+    pub(crate) fn names(&self) -> Vec<String> {
+        match self {
+            Self::Command(command) => vec![name_of_command(command)],
+            Self::Urls(urls) => names_of_urls(urls),
+        }
+    }
+
     /// Returns the section of each upstream by name; `name` is the name of an only one.
     fn by_name(&self, name: Option<&str>) -> Map<String, Value> {
-        let (names, sections) = match self {
+        let sections: Vec<Value> = match self {
             Self::Command(command) => {
                 let command_line = command.iter().cloned().map(leaf).collect();
                 let command_line = value(ValueKind::Array(command_line));
-                (
-                    vec![name_of_command(command)],
-                    vec![section("command", command_line)],
-                )
+                vec![section("command", command_line)]
             }
             Self::Urls(urls) => {
                 let sections = urls.iter().map(|url| section("url", leaf(url.clone())));
-                (names_of_urls(urls), sections.collect())
+                sections.collect()
             }
         };
         match name {
             Some(name) => std::iter::once(name.to_owned()).zip(sections).collect(),
-            None => names.into_iter().zip(sections).collect(),
+            None => self.names().into_iter().zip(sections).collect(),
         }
     }
 }

@@ -5,12 +5,12 @@ use std::path::PathBuf;
 
 use riglm_adapters_http::ControlConfig;
 use riglm_adapters_mcp::downstream::{AuthConfig, KeyRing, ListenConfig};
-use riglm_adapters_mcp::upstream::UpstreamConfig;
+use riglm_adapters_mcp::upstream::{Patience, UpstreamConfig};
 use riglm_adapters_prediction::PredictionConfig;
 use riglm_adapters_storage::{RecordingConfig, StorageConfig};
 use riglm_adapters_telemetry::TelemetryConfig;
 use riglm_app::limits::Limits;
-use riglm_app::proxy::NamespacePolicy;
+use riglm_app::proxy::{HintUse, NamespacePolicy};
 use riglm_app::safeguards::{ProfileSafeguardsConfig, SafeguardsConfig};
 use riglm_app::selection::{FilteringConfig, Pause, ProfileConfig, ProfileFilteringConfig};
 use riglm_app::work_sessions::WorkSessionsConfig;
@@ -98,6 +98,8 @@ pub struct Config {
     pub paused: Pause,
     /// The transport of clients.
     pub downstream: Downstream,
+    /// The use of hints in requests.
+    pub hints: HintUse,
     /// Section `listen`.
     pub listen: ListenConfig,
     /// Section `control`.
@@ -148,6 +150,13 @@ impl Config {
         match self.upstreams.as_slice() {
             [] => Err(ConfigError::NoUpstream),
             upstreams => Ok(upstreams),
+        }
+    }
+
+    /// Sets the patience with upstreams on this machine that refuse connections.
+    pub fn set_patience(&mut self, patience: Patience) {
+        for upstream in &mut self.upstreams {
+            upstream.config.patience = patience;
         }
     }
 

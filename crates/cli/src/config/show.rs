@@ -296,6 +296,7 @@ mod tests {
         };
         let mut defaults = vec![
             "connect_timeout",
+            "enabled",
             "health_check",
             "idle_timeout",
             "isolation",

@@ -11,8 +11,8 @@ use super::show::entries_of;
 use super::tuning::TuningKeys;
 use super::value_hashes::ValueHashes;
 use super::{
-    ConfigError, LoadedConfig, LogFormat, Overrides, ProcessEnv, TuningDocument, TuningFile,
-    WrongValue,
+    ConfigError, Environment, LoadedConfig, LogFormat, Overrides, ProcessEnv, SecretsFile,
+    TuningDocument, TuningFile, WrongValue,
 };
 
 /// The sources of the configuration of a process.
@@ -106,12 +106,8 @@ impl ConfigSource {
         } = self;
         let file = self.file_layer()?;
         let completed = file.completed.clone();
-        let (tree, _) = merge_layers(completed, Map::new(), overrides, surroundings);
-        let configured = tree.get("data_dir").and_then(|value| match &value.kind {
-            ValueKind::String(text) => Some(PathBuf::from(text)),
-            _ => None,
-        });
-        let data_dir = overrides.data_dir.clone().or(configured);
+        let (tree, _) = merge_layers(completed.clone(), Map::new(), overrides, surroundings);
+        let data_dir = self.data_dir_of(completed);
         Ok(Layers {
             file,
             // A missing data directory is reported during validation.
@@ -160,6 +156,9 @@ impl ConfigSource {
 
     fn file_layer(&self) -> Result<FileLayer, ConfigError> {
         let environment = &self.surroundings.environment;
+        if self.overrides.reads_no_file {
+            return Ok(FileLayer::default());
+        }
         let file = ConfigFile::find(self.overrides.file.as_deref(), &self.surroundings)?;
         let Some(file) = file else {
             return Ok(FileLayer::default());
@@ -172,13 +171,38 @@ impl ConfigSource {
             Some(_) => Vec::new(),
             None => split_commands(&mut as_written, &above),
         };
-        let (completed, without_value) = file.replace_references(as_written.clone(), environment);
+        let variables = self.with_secrets(&file)?;
+        let (completed, without_value) = file.replace_references(as_written.clone(), &variables);
         wrong.extend(without_value);
         Ok(FileLayer {
             as_written,
             completed,
             wrong,
         })
+    }
+
+    /// Returns the variables that the values of a file can refer to: those of the environment, and
+    /// those of the file of secrets.
+    fn with_secrets(&self, file: &ConfigFile) -> Result<Environment, ConfigError> {
+        let environment = &self.surroundings.environment;
+        // The data directory itself can only depend on the environment. An error is found when all
+        // values are replaced.
+        let (own, _) = file.replace_references(file.as_written().clone(), environment);
+        let data_dir = data_directory(self.data_dir_of(own), &self.surroundings);
+        data_dir.map_or_else(
+            |_| Ok(environment.clone()),
+            |data_dir| Ok(environment.with_others(SecretsFile::of(&data_dir).read()?)),
+        )
+    }
+
+    /// Returns the configured data directory of the values of a file and of all layers above.
+    fn data_dir_of(&self, completed: Map<String, Value>) -> Option<PathBuf> {
+        let (tree, _) = merge_layers(completed, Map::new(), &self.overrides, &self.surroundings);
+        let configured = tree.get("data_dir").and_then(|value| match &value.kind {
+            ValueKind::String(text) => Some(PathBuf::from(text)),
+            _ => None,
+        });
+        self.overrides.data_dir.clone().or(configured)
     }
 
     /// Returns the log format. Errors of layers are ignored here, because their messages must have

@@ -28,8 +28,8 @@ pub struct Upstream {
     pub config: UpstreamConfig,
 }
 
-/// Returns the upstreams of both sections: the unnamed one first, the others by name. `tree` has
-/// their origins.
+/// Returns the enabled upstreams of both sections: the unnamed one first, the others by name. `tree`
+/// has their origins.
 pub(super) fn all_upstreams(
     single: Option<UpstreamConfig>,
     by_name: BTreeMap<UpstreamName, UpstreamConfig>,
@@ -53,7 +53,9 @@ pub(super) fn all_upstreams(
                 other,
             });
         }
-        upstreams.push(Upstream { name, config });
+        if config.enabled {
+            upstreams.push(Upstream { name, config });
+        }
     }
     Ok(upstreams)
 }

@@ -1,4 +1,4 @@
-//! Detection of changes of the configuration file and the tuning file.
+//! Detection of changes of the configuration file, the tuning file and the file of secrets.
 //!
 //! The files are polled once a second. A poll costs a few microseconds, works on every file system
 //! and with every way to replace a file (editors rename another file into its place, orchestrators
@@ -9,7 +9,8 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use super::{
-    ConfigError, ConfigSource, LoadedConfig, Overrides, ProcessEnv, TuningFile, TuningUse,
+    ConfigError, ConfigSource, LoadedConfig, Overrides, ProcessEnv, SecretsFile, TuningFile,
+    TuningUse,
 };
 
 const LOOK_EVERY: Duration = Duration::from_secs(1);
@@ -25,9 +26,9 @@ const MAX_SETTLE: u32 = 50;
 #[derive(Debug)]
 pub struct Watch {
     source: ConfigSource,
-    /// The path of the tuning file, once the data directory is known.
-    tuning: Option<PathBuf>,
-    seen: [Option<FileStamp>; 2],
+    /// The paths of the tuning file and the file of secrets, once the data directory is known.
+    of_data_dir: [Option<PathBuf>; 2],
+    seen: [Option<FileStamp>; 3],
     every: Duration,
 }
 
@@ -65,8 +66,8 @@ impl Watch {
     pub fn new(overrides: Overrides, surroundings: ProcessEnv) -> Self {
         Self {
             source: ConfigSource::new(overrides, surroundings),
-            tuning: None,
-            seen: [None, None],
+            of_data_dir: [None, None],
+            seen: [None, None, None],
             every: LOOK_EVERY,
         }
     }
@@ -80,9 +81,11 @@ impl Watch {
         // Before reading, so that no later change is missed.
         self.note();
         let loaded = self.source.load(TuningUse::IfSound)?;
-        if self.tuning.is_none() {
-            self.tuning = Some(TuningFile::of(&loaded.config.data_dir).path());
-            // The tuning file was not watched during this load, so it is loaded again.
+        if self.of_data_dir.iter().all(Option::is_none) {
+            let data_dir = &loaded.config.data_dir;
+            let secrets = SecretsFile::of(data_dir).path().to_owned();
+            self.of_data_dir = [Some(TuningFile::of(data_dir).path()), Some(secrets)];
+            // These files were not watched during this load, so they are loaded again.
             return self.load();
         }
         Ok(loaded)
@@ -118,8 +121,10 @@ impl Watch {
         self.seen = now;
     }
 
-    fn look(&self) -> [Option<FileStamp>; 2] {
-        [self.source.file(), self.tuning.clone()].map(|path| path.map(|path| FileStamp::of(&path)))
+    fn look(&self) -> [Option<FileStamp>; 3] {
+        let [tuning, secrets] = self.of_data_dir.clone();
+        let paths = [self.source.file(), tuning, secrets];
+        paths.map(|path| path.map(|path| FileStamp::of(&path)))
     }
 }
 

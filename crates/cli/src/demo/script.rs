@@ -1,148 +1,171 @@
-//! The calls that the clients of the demonstration make, and the expected results.
+//! The recorded agent sessions that the demonstration plays.
 
-use serde_json::{Value, json};
+use std::collections::BTreeMap;
+
+use anyhow::{Context as _, bail};
+use rmcp::model::JsonObject;
 
 use super::{DemoClient, DemoServer};
 
-/// The expected result of a call.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum ExpectedResult {
-    /// A result with this text.
-    Text(&'static str),
-    /// A result that the tool marks as failed, with this text.
-    Failure(&'static str),
+const SESSIONS: &str = include_str!("sessions.txt");
+
+/// The line between the sessions from which riglm learns, and the others.
+const LEARNED: &str = "= learned";
+
+/// The recorded sessions, and the words for tools.
+#[derive(Clone, Debug)]
+pub struct Script {
+    /// The sessions, in order.
+    pub sessions: Vec<ScriptedSession>,
+    /// The number of sessions after which riglm has had its time to learn.
+    pub n_learning: usize,
+    /// The words in which an agent searches for a tool, by the name of the tool.
+    pub needs: BTreeMap<String, String>,
 }
 
-/// A call of a script.
+/// A session of an agent.
+#[derive(Clone, Debug)]
+pub struct ScriptedSession {
+    /// The client of the agent.
+    pub client: DemoClient,
+    /// The task in the words of the user.
+    pub intent: String,
+    /// The calls, in order.
+    pub calls: Vec<ScriptedCall>,
+}
+
+/// A call of a session.
 #[derive(Clone, Debug)]
 pub struct ScriptedCall {
     /// The server of the tool.
     pub server: DemoServer,
     /// The name of the tool at the server.
-    pub tool: &'static str,
-    /// The name that the client calls.
-    pub name: String,
-    /// The arguments, a JSON object.
-    pub arguments: Value,
+    pub tool: String,
+    /// The arguments.
+    pub arguments: JsonObject,
     /// The expected result.
     pub expected: ExpectedResult,
 }
 
-/// Returns a call through the proxy, which adds the name of the server as a namespace.
-fn call(
-    server: DemoServer,
-    tool: &'static str,
-    arguments: Value,
-    expected: ExpectedResult,
-) -> ScriptedCall {
-    ScriptedCall {
-        server,
-        tool,
-        name: format!("{}__{tool}", server.name()),
-        arguments,
+/// The expected result of a call.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum ExpectedResult {
+    /// A result with this part.
+    Text(String),
+    /// A result that the tool marks as failed, with this part.
+    Failure(String),
+}
+
+impl ScriptedCall {
+    /// Returns the name of the tool behind the proxy, which adds the name of the server.
+    #[must_use]
+    pub fn name(&self) -> String {
+        format!("{}__{}", self.server.name(), self.tool)
+    }
+}
+
+impl Script {
+    /// Returns the recorded sessions.
+    ///
+    /// # Errors
+    ///
+    /// Returns the line that cannot be read.
+    pub fn load() -> anyhow::Result<Self> {
+        let mut script = Self {
+            sessions: Vec::new(),
+            n_learning: 0,
+            needs: BTreeMap::new(),
+        };
+        for (at, line) in SESSIONS.lines().enumerate() {
+            script
+                .add_line(line)
+                .with_context(|| format!("line {} of the recorded sessions", at + 1))?;
+        }
+        Ok(script)
+    }
+
+    fn add_line(&mut self, line: &str) -> anyhow::Result<()> {
+        if line.is_empty() || line.starts_with('#') {
+            return Ok(());
+        }
+        if let Some(session) = line.strip_prefix("@ ") {
+            let (client, intent) = session.split_once(' ').context("an intent is missing")?;
+            self.sessions.push(ScriptedSession {
+                client: client.parse()?,
+                intent: intent.into(),
+                calls: Vec::new(),
+            });
+            return Ok(());
+        }
+        if line == LEARNED {
+            self.n_learning = self.sessions.len();
+            return Ok(());
+        }
+        if let Some(need) = line.strip_prefix("? ") {
+            let (tool, words) = need.split_once(' ').context("words are missing")?;
+            let name = tool.replacen('.', "__", 1);
+            self.needs.insert(name, words.into());
+            return Ok(());
+        }
+        let Some(session) = self.sessions.last_mut() else {
+            bail!("a call before the first session");
+        };
+        session.calls.push(call(line)?);
+        Ok(())
+    }
+}
+
+fn call(line: &str) -> anyhow::Result<ScriptedCall> {
+    let (tool, rest) = line.split_once(' ').context("arguments are missing")?;
+    let (server, tool) = tool.split_once('.').context("a server is missing")?;
+    let (arguments, expected) = if let Some((arguments, part)) = rest.split_once(" => ") {
+        (arguments, ExpectedResult::Text(part.into()))
+    } else if let Some((arguments, part)) = rest.split_once(" !! ") {
+        (arguments, ExpectedResult::Failure(part.into()))
+    } else {
+        (rest, ExpectedResult::Text(String::new()))
+    };
+    Ok(ScriptedCall {
+        server: server.parse()?,
+        tool: tool.into(),
+        arguments: serde_json::from_str(arguments)?,
         expected,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::*;
+
+    #[test]
+    fn recorded_sessions_call_existing_tools_that_have_words() {
+        let script = Script::load().unwrap();
+        assert!(script.sessions.len() >= 24);
+        let clients: BTreeSet<&str> = (script.sessions.iter())
+            .map(|session| session.client.revision())
+            .collect();
+        assert_eq!(clients.len(), 2);
+        for session in &script.sessions {
+            assert!((3..=8).contains(&session.calls.len()), "{}", session.intent);
+            for call in &session.calls {
+                let mut tools = call.server.tools().iter();
+                assert!(tools.any(|tool| tool.name == call.tool), "{}", call.name());
+                assert!(script.needs.contains_key(&call.name()), "{}", call.name());
+            }
+        }
     }
-}
 
-/// Returns the calls of a client, in order. Each client reaches every server, and one call fails.
-#[must_use]
-pub fn script(client: DemoClient) -> Vec<ScriptedCall> {
-    match client {
-        DemoClient::Earlier => [notes(), text(), calc()].concat(),
-        DemoClient::Modern => vec![
-            call(
-                DemoServer::Notes,
-                "add_note",
-                json!({"text": "Nobody else sees this"}),
-                ExpectedResult::Text("kept note 1"),
-            ),
-            call(
-                DemoServer::Text,
-                "slugify",
-                json!({"text": "No Handshake, No Session"}),
-                ExpectedResult::Text("no-handshake-no-session"),
-            ),
-            call(
-                DemoServer::Calc,
-                "evaluate",
-                json!({"expression": "2 ^ 10"}),
-                ExpectedResult::Text("1024"),
-            ),
-        ],
+    #[test]
+    fn lines_that_cannot_be_read_are_refused() {
+        for line in [
+            "notes.add_note",
+            "nosuch.tool {}",
+            "notes.add_note {",
+            "add_note {}",
+        ] {
+            assert!(call(line).is_err(), "{line}");
+        }
     }
-}
-
-fn notes() -> Vec<ScriptedCall> {
-    vec![
-        call(
-            DemoServer::Notes,
-            "add_note",
-            json!({"text": "Water the plants on Friday"}),
-            ExpectedResult::Text("kept note 1"),
-        ),
-        call(
-            DemoServer::Notes,
-            "add_note",
-            json!({"text": "Friday is also bin day"}),
-            ExpectedResult::Text("kept note 2"),
-        ),
-        call(
-            DemoServer::Notes,
-            "search_notes",
-            json!({"query": "friday plants"}),
-            ExpectedResult::Text("1. Water the plants on Friday"),
-        ),
-    ]
-}
-
-fn text() -> Vec<ScriptedCall> {
-    vec![
-        call(
-            DemoServer::Text,
-            "word_count",
-            json!({"text": "Tools are listed,\nthen they are called."}),
-            ExpectedResult::Text("2 lines, 7 words, 39 characters"),
-        ),
-        call(
-            DemoServer::Text,
-            "compare",
-            json!({"before": "tea\nmilk", "after": "tea\nhoney"}),
-            ExpectedResult::Text(" tea\n-milk\n+honey"),
-        ),
-        call(
-            DemoServer::Text,
-            "slugify",
-            json!({"text": "What a Proxy Sees"}),
-            ExpectedResult::Text("what-a-proxy-sees"),
-        ),
-    ]
-}
-
-fn calc() -> Vec<ScriptedCall> {
-    vec![
-        call(
-            DemoServer::Calc,
-            "evaluate",
-            json!({"expression": "(2 + 3) * 4 ^ 2"}),
-            ExpectedResult::Text("80"),
-        ),
-        call(
-            DemoServer::Calc,
-            "days_between",
-            json!({"from": "2026-01-01", "to": "2026-12-24"}),
-            ExpectedResult::Text("357 days"),
-        ),
-        call(
-            DemoServer::Calc,
-            "convert",
-            json!({"value": 26.2, "from": "mi", "to": "km"}),
-            ExpectedResult::Text("26.2 mi = 42.1648 km"),
-        ),
-        call(
-            DemoServer::Calc,
-            "evaluate",
-            json!({"expression": "1 / 0"}),
-            ExpectedResult::Failure("division by zero"),
-        ),
-    ]
 }

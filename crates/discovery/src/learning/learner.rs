@@ -94,8 +94,8 @@ impl OpenSession {
     }
 }
 
-/// The start of the learned data, and the number of client removals at that time. Data from before
-/// a removal must be discarded.
+/// The start of the learned data, and the number of erasures at that time: removals of clients and
+/// imports of past calls. Data from before an erasure must be discarded.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Origin {
     pub(super) begun_at: Timestamp,
@@ -108,8 +108,8 @@ pub(super) enum RestoreError {
     /// The snapshot cannot be read.
     #[error(transparent)]
     Snapshot(#[from] SnapshotError),
-    /// The snapshot has data of removed clients.
-    #[error("it contains data of removed clients")]
+    /// Clients were removed or past calls were imported since the snapshot began.
+    #[error("clients were removed or past calls were imported since then")]
     Forgotten,
 }
 

@@ -752,7 +752,7 @@ impl LearningTask {
         })
     }
 
-    /// Returns the number of removed clients.
+    /// Returns the number of erasures: removals of clients and imports of past calls.
     async fn n_erasures(&self) -> Result<u64, StoreError> {
         let revisions = self.stores.changes.revisions().await?;
         Ok(Topic::Erasures.revision(&revisions))

@@ -29,6 +29,7 @@ use std::ops::Range;
 use std::sync::{Arc, OnceLock};
 
 use bytes::{Bytes, BytesMut};
+use bytestring::ByteString;
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
@@ -169,6 +170,29 @@ impl Envelope {
         }
     }
 
+    /// Sets the id, whose text was at `at` and has `n_bytes` now, and moves the parts after it.
+    fn replace_id(&mut self, id: RequestId, at: &Range<usize>, n_bytes: usize) {
+        self.move_parts(at.end, at.start + n_bytes);
+        self.id = Some(id);
+        self.id_at = Some(at.start..at.start + n_bytes);
+    }
+
+    /// Moves the parts after a text that was changed: its end was at `from` and is at `to` now.
+    fn move_parts(&mut self, from: usize, to: usize) {
+        let parts = [
+            &mut self.id_at,
+            &mut self.params_at,
+            &mut self.result_at,
+            &mut self.error_at,
+        ];
+        for part in parts.into_iter().flatten() {
+            if part.start >= from {
+                let start = part.start - from + to;
+                *part = start..start + part.len();
+            }
+        }
+    }
+
     /// Returns whether the message is a response.
     #[must_use]
     pub fn is_response(&self) -> bool {
@@ -179,7 +203,8 @@ impl Envelope {
 /// One JSON-RPC message or batch: its bytes and the positions of its parts. Cheap to clone.
 #[derive(Clone, Debug)]
 pub struct Message {
-    raw: Bytes,
+    /// Checked for UTF-8 once.
+    text: ByteString,
     parts: Vec<Envelope>,
     is_batch: bool,
     /// Read when it is first needed.
@@ -188,6 +213,9 @@ pub struct Message {
     hints: Option<Arc<RequestHints>>,
     trace: Option<Arc<TraceContext>>,
 }
+
+/// The white space of JSON.
+const WHITE_SPACE: [char; 4] = [' ', '\t', '\r', '\n'];
 
 /// A header `Mcp-Param-*` of a request over HTTP: its name and its value, encoded.
 pub type ParamHeader = (Box<str>, Box<str>);
@@ -230,41 +258,37 @@ impl Message {
     /// Returns [`MessageError`] if the bytes are not UTF-8, not JSON, or neither an object with a
     /// method or a response nor a non-empty array of such objects.
     pub fn parse(raw: &Bytes) -> Result<Self, MessageError> {
-        let text = std::str::from_utf8(raw).map_err(MessageError::NotUtf8)?;
-        let trimmed = text.trim_matches([' ', '\t', '\r', '\n']);
-        let raw = if trimmed.len() < raw.len() / 2 {
-            Bytes::copy_from_slice(trimmed.as_bytes())
+        let text = ByteString::try_from(raw.clone()).map_err(MessageError::NotUtf8)?;
+        let trimmed = text.trim_matches(WHITE_SPACE);
+        if trimmed.len() < text.len() / 2 {
+            return Self::parse_text(trimmed.into());
+        }
+        let trimmed = text.slice_ref(trimmed);
+        Self::parse_text(trimmed)
+    }
+
+    /// Parses a text without white space around it.
+    fn parse_text(text: ByteString) -> Result<Self, MessageError> {
+        let is_batch = text.starts_with('[');
+        let parts = if is_batch {
+            let members: Vec<&RawValue> =
+                serde_json::from_str(&text).map_err(MessageError::NotJson)?;
+            if members.is_empty() {
+                return Err(MessageError::NotJsonRpc {
+                    reason: "the batch is empty",
+                    id: None,
+                });
+            }
+            let members = members.into_iter();
+            let parts = members.map(|member| envelope(&text, member.get()));
+            parts.collect::<Result<_, _>>()?
         } else {
-            raw.slice_ref(trimmed.as_bytes())
+            vec![envelope(&text, &text)?]
         };
-        let text = trimmed;
-        if !text.starts_with('[') {
-            let parts = vec![envelope(text, text)?];
-            return Ok(Self {
-                raw,
-                parts,
-                is_batch: false,
-                outline: OnceLock::new(),
-                param_headers: None,
-                hints: None,
-                trace: None,
-            });
-        }
-        let members: Vec<&RawValue> = serde_json::from_str(text).map_err(MessageError::NotJson)?;
-        if members.is_empty() {
-            return Err(MessageError::NotJsonRpc {
-                reason: "the batch is empty",
-                id: None,
-            });
-        }
-        let parts = members
-            .into_iter()
-            .map(|member| envelope(text, member.get()))
-            .collect::<Result<_, _>>()?;
         Ok(Self {
-            raw,
+            text,
             parts,
-            is_batch: true,
+            is_batch,
             outline: OnceLock::new(),
             param_headers: None,
             hints: None,
@@ -278,26 +302,28 @@ impl Message {
     #[must_use]
     pub fn parse_repeated(raw: &Bytes, known: &Self) -> Option<Self> {
         let result_at = known.single()?.result_at.clone()?;
-        let (result, tail) = (result_at.len(), &known.raw[result_at.start..]);
+        let (result, tail) = (result_at.len(), &known.text[result_at.start..]);
         let text = raw.trim_ascii_end();
         let start = text.len().checked_sub(tail.len())?;
-        if text[start..] != *tail {
+        if text[start..] != *tail.as_bytes() {
             return None;
         }
         // The same message with a short result, which is parsed to check all that is not known.
         let mut short = BytesMut::with_capacity(start + 4 + tail.len() - result);
         short.extend_from_slice(&text[..start]);
         short.extend_from_slice(b"null");
-        short.extend_from_slice(&tail[result..]);
+        short.extend_from_slice(&tail.as_bytes()[result..]);
         let n_bytes = short.len();
         let mut message = Self::parse(&short.freeze()).ok()?;
-        let is_same_shape = message.raw.len() == n_bytes && !message.outline().has_line_breaks;
+        let is_same_shape = message.text.len() == n_bytes && !message.outline().has_line_breaks;
         let [part] = message.parts.as_mut_slice() else {
             return None;
         };
         if part.kind != MessageKind::Success || part.result_at != Some(start..start + 4) {
             return None;
         }
+        // Some servers write the id after the result.
+        part.move_parts(start + 4, start + result);
         part.result_at = Some(start..start + result);
         let outline = known.outline.get_or_init(|| Arc::new(known.read_outline()));
         let is_flat = message.outline().depth <= outline.depth;
@@ -306,14 +332,20 @@ impl Message {
             // An error means that it is set, which it is not.
             let _ = message.outline.set(Arc::clone(outline));
         }
-        message.raw = raw.slice_ref(text);
+        message.text = ByteString::try_from(raw.slice_ref(text)).ok()?;
         Some(message)
     }
 
     /// Returns the bytes as received, without white space around them.
     #[must_use]
     pub fn raw(&self) -> &Bytes {
-        &self.raw
+        self.text.as_bytes()
+    }
+
+    /// Returns the text as received, without white space around it.
+    #[must_use]
+    pub fn as_str(&self) -> &str {
+        &self.text
     }
 
     /// Returns the bytes on one line: line breaks between tokens become spaces.
@@ -322,9 +354,9 @@ impl Message {
     #[must_use]
     pub fn on_one_line(&self) -> Bytes {
         if !self.outline().has_line_breaks {
-            return self.raw.clone();
+            return self.raw().clone();
         }
-        let mut line = BytesMut::from(self.raw.as_ref());
+        let mut line = BytesMut::from(self.raw().as_ref());
         for byte in line.iter_mut() {
             if matches!(byte, b'\n' | b'\r') {
                 *byte = b' ';
@@ -361,7 +393,7 @@ impl Message {
     #[must_use]
     pub fn is_deeper_than(&self, limit: usize) -> bool {
         // Each level has an opening and a closing bracket.
-        self.raw.len() / 2 > limit && self.outline().depth > limit
+        self.text.len() / 2 > limit && self.outline().depth > limit
     }
 
     /// Returns the name of a member that receivers may read differently. Some readers ignore the
@@ -370,14 +402,13 @@ impl Message {
     /// member differs from one of them in case only, or is a duplicate.
     #[must_use]
     pub fn ambiguous_member(&self) -> Option<String> {
-        let text = std::str::from_utf8(&self.raw).ok()?;
         let objects: Vec<&RawValue> = if self.is_batch {
-            serde_json::from_str(text).ok()?
+            serde_json::from_str(&self.text).ok()?
         } else {
             Vec::new()
         };
         let objects = objects.into_iter().map(RawValue::get);
-        let single = (!self.is_batch).then_some(text);
+        let single = (!self.is_batch).then_some(&*self.text);
         let mut of_envelopes = objects.chain(single);
         let of_envelope =
             of_envelopes.find_map(|object| find_ambiguous_member(object, &["method", "params"]));
@@ -396,26 +427,26 @@ impl Message {
     /// Returns the JSON text of `params`.
     #[must_use]
     pub fn params(&self, envelope: &Envelope) -> Option<&str> {
-        self.text(envelope.params_at.as_ref())
+        self.part(envelope.params_at.as_ref())
     }
 
     /// Returns the JSON text of `result`.
     #[must_use]
     pub fn result(&self, envelope: &Envelope) -> Option<&str> {
-        self.text(envelope.result_at.as_ref())
+        self.part(envelope.result_at.as_ref())
     }
 
     /// Returns the JSON text of `error`.
     #[must_use]
     pub fn error(&self, envelope: &Envelope) -> Option<&str> {
-        self.text(envelope.error_at.as_ref())
+        self.part(envelope.error_at.as_ref())
     }
 
     /// Returns the members of the body of a part (its `params`, `result` or `error`), in their order:
     /// the unescaped key and the text of the value. The text of a message that is not a batch is
     /// scanned only once for all its members.
     pub fn members(&self, part: &Envelope) -> impl Iterator<Item = (Cow<'_, str>, &str)> {
-        let body = self.text(part.body_at());
+        let body = self.part(part.body_at());
         let single = body.filter(|_| !self.is_batch);
         let known = single.and_then(|body| self.outline().members(body));
         let scanned = match (&known, body) {
@@ -440,7 +471,7 @@ impl Message {
 
     fn read_outline(&self) -> Outline {
         let body_at = self.single().and_then(Envelope::body_at);
-        Outline::read(&self.raw, body_at.map(|at| at.start))
+        Outline::read(self.text.as_bytes(), body_at.map(|at| at.start))
     }
 
     /// Returns the same message with another id. All other bytes stay the same.
@@ -448,10 +479,23 @@ impl Message {
     /// Batches and messages without an id are returned unchanged.
     #[must_use]
     pub fn with_id(&self, id: &RequestId) -> Self {
-        let Some(at) = self.single().and_then(|envelope| envelope.id_at.clone()) else {
+        let Some((envelope, at)) = self
+            .single()
+            .and_then(|envelope| Some((envelope, envelope.id_at.clone()?)))
+        else {
             return self.clone();
         };
-        self.splice(at, &id.to_json())
+        let json = id.to_json();
+        if envelope.id.is_none() {
+            return self.splice(at, &json);
+        }
+        // Everything but the id stays the same, so nothing needs to be parsed again.
+        let mut message = self.clone();
+        message.text = ByteString::from(self.text_with(&at, &json));
+        if let [part] = message.parts.as_mut_slice() {
+            part.replace_id(id.clone(), &at, json.len());
+        }
+        message
     }
 
     /// Returns the same message with another `result`.
@@ -480,7 +524,7 @@ impl Message {
             return self.splice(at, params);
         }
         // Before the closing brace: the bytes are trimmed, so it is the last one.
-        let end = self.raw.len().saturating_sub(1);
+        let end = self.text.len().saturating_sub(1);
         self.splice(end..end, &format!(r#","params":{params}"#))
     }
 
@@ -547,18 +591,18 @@ impl Message {
         let with_method = self.parts.iter().filter(|part| part.method.is_some());
         let changed = with_method.filter_map(|part| {
             let at = part.params_at.clone()?;
-            Some((at.clone(), change(self.text(Some(&at))?)?))
+            Some((at.clone(), change(self.part(Some(&at))?)?))
         });
         let changed: Vec<(Range<usize>, String)> = changed.collect();
-        let (Some((first, _)), Ok(text)) = (changed.first(), std::str::from_utf8(&self.raw)) else {
+        let Some((first, _)) = changed.first() else {
             return self.clone();
         };
         let edits: Vec<_> = changed
             .iter()
             .map(|(at, params)| (at.clone(), params.as_str()))
             .collect();
-        let edited = edit::splice(text, &edits);
-        self.splice(first.start..self.raw.len(), &edited[first.start..])
+        let edited = edit::splice(&self.text, &edits);
+        self.splice(first.start..self.text.len(), &edited[first.start..])
     }
 
     /// Returns the same message without known headers `Mcp-Param-*`, for a request that has become
@@ -575,17 +619,15 @@ impl Message {
     ///
     /// Returns [`MessageError`] like [`Message::parse`].
     pub fn from_text(text: String) -> Result<Self, MessageError> {
-        Self::parse(&Bytes::from(text))
+        let text = ByteString::from(text);
+        let trimmed = text.slice_ref(text.trim_matches(WHITE_SPACE));
+        Self::parse_text(trimmed)
     }
 
     fn splice(&self, at: Range<usize>, with: &str) -> Self {
-        let mut text = BytesMut::with_capacity(self.raw.len() - at.len() + with.len());
-        text.extend_from_slice(&self.raw[..at.start]);
-        text.extend_from_slice(with.as_bytes());
-        text.extend_from_slice(&self.raw[at.end..]);
         // Replacing one JSON value by another keeps the text a valid JSON-RPC message. If parsing
         // fails all the same, the unedited message is the safe one to forward.
-        Self::parse(&text.freeze()).map_or_else(
+        Self::from_text(self.text_with(&at, with)).map_or_else(
             |_| self.clone(),
             |message| Self {
                 param_headers: self.param_headers.clone(),
@@ -596,9 +638,17 @@ impl Message {
         )
     }
 
-    fn text(&self, at: Option<&Range<usize>>) -> Option<&str> {
-        at.and_then(|at| self.raw.get(at.clone()))
-            .and_then(|bytes| std::str::from_utf8(bytes).ok())
+    /// Returns the text with another one at this position.
+    fn text_with(&self, at: &Range<usize>, with: &str) -> String {
+        let mut text = String::with_capacity(self.text.len() - at.len() + with.len());
+        text.push_str(&self.text[..at.start]);
+        text.push_str(with);
+        text.push_str(&self.text[at.end..]);
+        text
+    }
+
+    fn part(&self, at: Option<&Range<usize>>) -> Option<&str> {
+        self.text.get(at?.clone())
     }
 }
 

@@ -252,7 +252,7 @@ fn canonical_number(text: &str) -> Result<Cow<'_, str>, CanonicalError> {
     Ok(Cow::Owned(format!("{number:e}")))
 }
 
-/// The first 128 bits of an HMAC-SHA-256, printed as 32 hexadecimal digits.
+/// The first 128 bits of a keyed hash, printed as 32 hexadecimal digits.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct KeyedHash([u8; 16]);
 
@@ -266,6 +266,12 @@ impl KeyedHash {
         u128::from_str_radix(text, 16)
             .ok()
             .map(|bits| Self(bits.to_be_bytes()))
+    }
+
+    /// Returns the bytes of the hash.
+    #[must_use]
+    pub fn as_bytes(&self) -> &[u8; 16] {
+        &self.0
     }
 
     /// Returns the first 52 bits as a number between 0 and 1, both excluded, uniformly distributed.
@@ -303,13 +309,25 @@ impl<'de> serde::Deserialize<'de> for KeyedHash {
     }
 }
 
+/// The longest canonical JSON in bytes that is hashed with HMAC-SHA-256.
+#[cfg(feature = "keys")]
+const MAX_HMAC_BYTES: usize = 4096;
+
+/// The context from which the key of BLAKE3 is derived. It is part of every hash of a long text.
+#[cfg(feature = "keys")]
+const LONG_TEXT_CONTEXT: &str = "riglm 2026-11 keyed hashes of long JSON";
+
 /// Hashes texts that must be comparable but not readable: tool arguments and client identities.
 ///
-/// It uses HMAC-SHA-256 (RFC 2104) under a key of the installation. Without the key a guess cannot
-/// be confirmed, so a low-entropy secret in an argument stays secret in the database.
+/// It uses HMAC-SHA-256 (RFC 2104) under a key of the installation, and for JSON with more than
+/// 4 KiB of canonical text keyed BLAKE3, which is quicker. Without the key a guess
+/// cannot be confirmed, so a low-entropy secret in an argument stays secret in the database.
 #[cfg(feature = "keys")]
 #[derive(Clone)]
-pub struct KeyedHasher(Hmac<Sha256>);
+pub struct KeyedHasher {
+    short: Hmac<Sha256>,
+    long: Box<blake3::Hasher>,
+}
 
 #[cfg(feature = "keys")]
 impl KeyedHasher {
@@ -319,7 +337,11 @@ impl KeyedHasher {
         // A key shorter than the block of the hash is padded with zeros (RFC 2104 section 2).
         let mut block = hmac::digest::Key::<Hmac<Sha256>>::default();
         block[..key.len()].copy_from_slice(key);
-        Self(Hmac::new(&block))
+        let long_key = blake3::derive_key(LONG_TEXT_CONTEXT, key);
+        Self {
+            short: Hmac::new(&block),
+            long: Box::new(blake3::Hasher::new_keyed(&long_key)),
+        }
     }
 
     /// Hashes the canonical form of a JSON text; an absent text counts as `{}`.
@@ -328,17 +350,35 @@ impl KeyedHasher {
     ///
     /// Returns [`CanonicalError`] as [`write_canonical`] does.
     pub fn hash_json(&self, json: Option<&str>) -> Result<KeyedHash, CanonicalError> {
-        let mut mac = self.0.clone();
-        write_canonical(json.unwrap_or("{}"), &mut |piece| mac.update(piece))?;
-        Ok(truncate_mac(mac))
+        // The beginning, until the canonical form is known to be long.
+        let mut first = Vec::new();
+        let mut long: Option<blake3::Hasher> = None;
+        write_canonical(json.unwrap_or("{}"), &mut |piece| {
+            if let Some(long) = &mut long {
+                long.update(piece);
+            } else if first.len() + piece.len() <= MAX_HMAC_BYTES {
+                first.extend_from_slice(piece);
+            } else {
+                let hasher = long.insert((*self.long).clone());
+                hasher.update(&first).update(piece);
+            }
+        })?;
+        Ok(match long {
+            Some(long) => truncate(long.finalize().as_bytes()),
+            None => self.hash_bytes(&first),
+        })
     }
 
     /// Hashes the bytes of a text.
     #[must_use]
     pub fn hash_text(&self, text: &str) -> KeyedHash {
-        let mut mac = self.0.clone();
-        mac.update(text.as_bytes());
-        truncate_mac(mac)
+        self.hash_bytes(text.as_bytes())
+    }
+
+    fn hash_bytes(&self, bytes: &[u8]) -> KeyedHash {
+        let mut mac = self.short.clone();
+        mac.update(bytes);
+        truncate(&mac.finalize().into_bytes().into())
     }
 }
 
@@ -350,8 +390,7 @@ impl fmt::Debug for KeyedHasher {
 }
 
 #[cfg(feature = "keys")]
-fn truncate_mac(mac: Hmac<Sha256>) -> KeyedHash {
-    let full = mac.finalize().into_bytes();
+fn truncate(full: &[u8; 32]) -> KeyedHash {
     let mut first = [0; 16];
     first.copy_from_slice(&full[..16]);
     KeyedHash(first)
@@ -403,6 +442,27 @@ mod tests {
         assert_eq!(hash.to_string().len(), 32);
         assert_eq!(KeyedHash::from_hex(&hash.to_string()), Some(hash));
         assert_eq!(one.hash_json(None), one.hash_json(Some("{}")));
+    }
+
+    #[test]
+    fn hashes_of_short_and_of_long_json_stay_the_same_between_versions() {
+        // Made with the modules hmac and blake3 of Python.
+        let hasher = KeyedHasher::new(&[1; 32]);
+        let hash = |json: &str| hasher.hash_json(Some(json)).unwrap().to_string();
+        let text = |n_bytes: usize| format!("\"{}\"", "a".repeat(n_bytes - 2));
+        assert_eq!(hash("{}"), "f186ad0c607e4207cee70b56dbff8a06");
+        assert_eq!(
+            hash(&text(MAX_HMAC_BYTES)),
+            "2ed76d72547cd9d05d4ff34e2275d558"
+        );
+        assert_eq!(
+            hash(&text(MAX_HMAC_BYTES + 1)),
+            "1c4dc20ee8d60b682eb4645d93f9098a"
+        );
+        let words = format!("[{}]", vec![r#""word""#; 1000].join(" , "));
+        let same = format!("[{}]", vec![r#""\u0077ord""#; 1000].join(","));
+        assert_eq!(hash(&words), hash(&same));
+        assert_ne!(hash(&words), hash(&words.replacen("word", "wort", 1)));
     }
 
     fn json() -> impl Strategy<Value = serde_json::Value> {

@@ -31,7 +31,8 @@ pub enum Topic {
     ListEpochs,
     /// Snapshots of learned state.
     Snapshots,
-    /// Erasures: clients were removed, so everything learned from them must be forgotten.
+    /// Erasures: everything learned must be forgotten, because clients were removed or past calls
+    /// were imported. Learners learn again from the calls that are recorded.
     Erasures,
     /// Stops of experiments.
     Experiments,

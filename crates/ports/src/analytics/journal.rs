@@ -45,6 +45,18 @@ pub trait Journal: Send + Sync + fmt::Debug {
     /// the record is lost then, and counted.
     async fn append(&self, record: &Record) -> Result<(), StoreError>;
 
+    /// Appends several records in their order, if possible in one step.
+    ///
+    /// # Errors
+    ///
+    /// As [`Journal::append`] does. Some of the records may be stored then.
+    async fn append_all(&self, records: &[Record]) -> Result<(), StoreError> {
+        for record in records {
+            self.append(record).await?;
+        }
+        Ok(())
+    }
+
     /// Returns whether records currently become rows. A journal that is behind recovers by itself,
     /// without another [`Self::append`], when the cause is gone.
     fn condition(&self) -> JournalCondition;

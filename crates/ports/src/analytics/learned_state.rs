@@ -26,4 +26,13 @@ pub trait SnapshotRepository: Send + Sync + fmt::Debug {
     ///
     /// Returns [`StoreError`] when the database does not answer.
     async fn newest_snapshot(&self, model: &str) -> Result<Option<Snapshot>, StoreError>;
+
+    /// Deletes all snapshots and changes [`Topic::Erasures`](super::Topic::Erasures), with or
+    /// without a snapshot: learners then learn again from all recorded calls. For calls that were
+    /// added behind those that were learned.
+    ///
+    /// # Errors
+    ///
+    /// Returns [`StoreError`] when the database does not answer; nothing is deleted then.
+    async fn delete_snapshots(&self) -> Result<(), StoreError>;
 }

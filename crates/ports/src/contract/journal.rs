@@ -39,6 +39,7 @@ macro_rules! journal_contract {
             $crate::contract_clauses!(journal [$(#[$attribute])*] $fresh;
                 records_become_rows_in_the_order_of_the_calls,
                 records_of_several_callers_all_become_rows,
+                records_that_are_appended_together_keep_their_order,
                 a_journal_outlasts_a_failing_database,
                 the_condition_follows_the_database,
             );
@@ -65,6 +66,13 @@ pub async fn records_become_rows_in_the_order_of_the_calls(scene: &impl JournalS
     for record in &records {
         scene.journal().append(record).await.unwrap();
     }
+    assert_eq!(until_applied(scene, records.len()).await, records);
+}
+
+/// Records that are appended together become rows in their order, each once.
+pub async fn records_that_are_appended_together_keep_their_order(scene: &impl JournalScene) {
+    let records = records();
+    scene.journal().append_all(&records).await.unwrap();
     assert_eq!(until_applied(scene, records.len()).await, records);
 }
 

@@ -3,6 +3,7 @@
 use super::UsageStore;
 use super::scene::{odd_texts, snapshot};
 use super::weights::conflict;
+use crate::analytics::Topic;
 
 /// The newest snapshot of a model is read with all its values.
 pub async fn the_newest_snapshot_is_read_as_it_was_saved(store: &impl UsageStore) {
@@ -67,4 +68,23 @@ pub async fn a_snapshot_that_does_not_follow_is_refused(store: &impl UsageStore)
         assert_eq!(read.map_or(0, |read| read.version), newest);
         assert_eq!(store.revisions().await.unwrap(), before);
     }
+}
+
+/// All snapshots are deleted, and the change feed reports it, also without a snapshot.
+pub async fn deleted_snapshots_are_reported(store: &impl UsageStore) {
+    let mut last = Topic::Erasures.revision(&store.revisions().await.unwrap());
+    for models in [&["m", "n"][..], &[]] {
+        for model in models {
+            store.save_snapshot(&snapshot(model, 1)).await.unwrap();
+        }
+        store.delete_snapshots().await.unwrap();
+        for model in ["m", "n"] {
+            assert_eq!(store.newest_snapshot(model).await.unwrap(), None);
+        }
+        let revision = Topic::Erasures.revision(&store.revisions().await.unwrap());
+        assert!(revision > last);
+        last = revision;
+    }
+    // The first version of a model is 1 again.
+    store.save_snapshot(&snapshot("m", 1)).await.unwrap();
 }

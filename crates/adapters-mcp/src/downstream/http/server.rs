@@ -1,31 +1,37 @@
 //! The listening socket, its connections, and the routes.
 
 use std::collections::BTreeSet;
+use std::convert::Infallible;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
 use axum::Router;
+use axum::body::Body;
+use axum::response::Response;
 use axum::routing::any;
-use hyper_util::rt::{TokioIo, TokioTimer};
-use hyper_util::service::TowerToHyperService;
+use http::Request;
+use hyper::body::Incoming;
+use hyper::service::service_fn;
+use hyper_util::rt::TokioIo;
 use riglm_app::proxy::Proxy;
 use riglm_domain::id::ProfileName;
 use riglm_domain::safeguards::admission::Admission;
 use riglm_ports::authenticator::Authenticator;
 use rustix::process::{Resource, getrlimit};
 use tokio::net::{TcpListener, TcpStream};
+use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
+use tower::ServiceExt as _;
 
+use super::connection_timeouts::{ConnectionPhase, FollowedSocket};
 use super::modern::Clients;
 use super::port::ServerState;
 use super::sdk::Agents;
 use super::sessions::Sessions;
 use super::{legacy_sse, sdk, streamable};
 
-/// The maximum time for the head of a request to arrive.
-const HEAD_WITHIN: Duration = Duration::from_secs(10);
 /// The maximum read buffer of a connection. It also limits the head of a request, before any check
 /// of it. A large buffer needs fewer reads for large bodies.
 const MAX_BUFFER_BYTES: usize = 512 << 10;
@@ -110,11 +116,14 @@ impl HttpServer {
             Router::new()
         };
         let router = faces
-            .route("/mcp", any(streamable::serve))
             .route("/mcp/{profile}", any(streamable::serve_profile))
             .route("/sse", any(legacy_sse::open))
             .route("/messages", any(legacy_sse::post))
-            .with_state(self.port);
+            .with_state(Arc::clone(&self.port));
+        let handlers = Routes {
+            port: self.port,
+            router,
+        };
         let connections = TaskTracker::new();
         let close = CancellationToken::new();
         let mut is_told = false;
@@ -127,7 +136,7 @@ impl HttpServer {
         {
             match accepted {
                 Ok((stream, _)) => {
-                    let served = serve_connection(stream, router.clone(), close.clone());
+                    let served = serve_connection(stream, handlers.clone(), close.clone());
                     connections.spawn(served);
                 }
                 Err(error) => {
@@ -177,25 +186,71 @@ fn n_allowed() -> usize {
     })
 }
 
-async fn serve_connection(stream: TcpStream, router: Router, close: CancellationToken) {
+/// The handlers of requests by their path.
+#[derive(Clone)]
+struct Routes {
+    port: Arc<ServerState>,
+    /// All paths but `/mcp`, whose calls are so short that the layers of a router would be a part of
+    /// their time.
+    router: Router,
+}
+
+impl Routes {
+    async fn serve(self, request: Request<Incoming>) -> Result<Response, Infallible> {
+        let request = request.map(Body::new);
+        if request.uri().path() == "/mcp" {
+            return Ok(streamable::serve(&self.port, request).await);
+        }
+        self.router.oneshot(request).await
+    }
+}
+
+async fn serve_connection(stream: TcpStream, handlers: Routes, close: CancellationToken) {
     // Messages are small and should leave at once.
     if let Err(error) = stream.set_nodelay(true) {
         tracing::debug!("failed to set TCP_NODELAY: {error}");
     }
+    let phase = ConnectionPhase::new();
+    let socket = FollowedSocket {
+        socket: stream,
+        phase: Arc::clone(&phase),
+    };
+    let service = service_fn(|request| {
+        let (handlers, phase) = (handlers.clone(), Arc::clone(&phase));
+        async move {
+            phase.begin_answer();
+            let response = handlers.serve(request).await?;
+            Ok::<_, Infallible>(phase.follow(response))
+        }
+    });
     let connection = hyper::server::conn::http1::Builder::new()
-        .timer(TokioTimer::new())
-        .header_read_timeout(HEAD_WITHIN)
         .max_buf_size(MAX_BUFFER_BYTES)
-        .serve_connection(TokioIo::new(stream), TowerToHyperService::new(router));
+        .serve_connection(TokioIo::new(socket), service);
     tokio::pin!(connection);
     let served = tokio::select! {
+        // First what has arrived, so that a request that waited longer than a limit is served.
+        biased;
         served = connection.as_mut() => served,
         () = close.cancelled() => {
             connection.as_mut().graceful_shutdown();
-            connection.await
+            match tokio::time::timeout(CLOSE_WITHIN, connection).await {
+                Ok(served) => served,
+                Err(_) => return,
+            }
+        }
+        () = until_expired(&phase) => {
+            tracing::debug!("closed a client connection that sent no request in time");
+            return;
         }
     };
     if let Err(error) = served {
         tracing::debug!("client connection failed: {error}");
+    }
+}
+
+/// Waits until a connection has sent no request for too long.
+async fn until_expired(phase: &ConnectionPhase) {
+    while let Some(check) = phase.next_check(Instant::now()) {
+        tokio::time::sleep_until(check).await;
     }
 }

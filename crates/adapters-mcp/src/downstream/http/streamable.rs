@@ -39,11 +39,8 @@ pub(super) const JSON_WITHIN: Duration = Duration::from_millis(250);
 type Refusal = Box<Response>;
 
 /// Serves one HTTP request to `/mcp`.
-pub(super) async fn serve(
-    State(port): State<Arc<ServerState>>,
-    request: Request<Body>,
-) -> Response {
-    respond(&port, None, request).await
+pub(super) async fn serve(port: &Arc<ServerState>, request: Request<Body>) -> Response {
+    respond(port, None, request).await
 }
 
 /// Serves one HTTP request to `/mcp/{profile}`.

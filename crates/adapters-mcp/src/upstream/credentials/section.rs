@@ -1,8 +1,15 @@
 //! The configuration section for the credentials of one upstream.
 
+use std::time::Duration;
+
 use secrecy::SecretString;
 use serde::Deserialize;
 use url::Url;
+
+/// The default time limit of a program that prints credentials.
+const DEFAULT_TIMEOUT: Duration = Duration::from_secs(10);
+/// The default time for which printed credentials are used.
+const DEFAULT_REFRESH: Duration = Duration::from_mins(5);
 
 /// The credentials that the proxy itself presents to an upstream.
 #[derive(Clone, Debug, Deserialize)]
@@ -26,6 +33,15 @@ pub struct UpstreamCredentials {
     pub client_metadata_url: Option<String>,
     /// The local port for the redirect of the browser; a free one by default.
     pub redirect_port: Option<u16>,
+    /// The program that prints the credentials, and its arguments, for `command`. It is started
+    /// without a shell.
+    pub command: Option<Vec<String>>,
+    /// The time limit of the program, as in `10s`.
+    #[serde(with = "humantime_serde", default)]
+    pub timeout: Option<Duration>,
+    /// The time after which the program is run again, as in `5m`.
+    #[serde(with = "humantime_serde", default)]
+    pub refresh: Option<Duration>,
 }
 
 /// A type of credentials.
@@ -36,6 +52,8 @@ pub enum CredentialsType {
     Bearer,
     /// `Authorization: Bearer TOKEN`, with tokens obtained by OAuth 2.1.
     Oauth,
+    /// Headers that a program prints.
+    Command,
 }
 
 /// A grant of OAuth 2.1.
@@ -60,6 +78,14 @@ pub(super) struct OAuthSettings {
     pub(super) redirect_port: Option<u16>,
 }
 
+/// The validated settings of a program that prints credentials.
+#[derive(Clone, Debug)]
+pub(super) struct ProgramSettings {
+    pub(super) command: Vec<String>,
+    pub(super) timeout: Duration,
+    pub(super) refresh: Duration,
+}
+
 impl UpstreamCredentials {
     /// Returns credentials with a fixed token.
     #[must_use]
@@ -73,6 +99,9 @@ impl UpstreamCredentials {
             client_secret: None,
             client_metadata_url: None,
             redirect_port: None,
+            command: None,
+            timeout: None,
+            refresh: None,
         }
     }
 
@@ -80,7 +109,7 @@ impl UpstreamCredentials {
     pub(in super::super) fn fixed_token(&self) -> Option<&SecretString> {
         match self.r#type {
             CredentialsType::Bearer => self.token.as_ref(),
-            CredentialsType::Oauth => None,
+            CredentialsType::Oauth | CredentialsType::Command => None,
         }
     }
 
@@ -96,9 +125,25 @@ impl UpstreamCredentials {
         })
     }
 
+    /// Returns the settings of credentials of type `command`.
+    pub(super) fn program(&self) -> Option<ProgramSettings> {
+        (self.r#type == CredentialsType::Command).then(|| ProgramSettings {
+            command: self.command.clone().unwrap_or_default(),
+            timeout: self.timeout.unwrap_or(DEFAULT_TIMEOUT),
+            refresh: self.refresh.unwrap_or(DEFAULT_REFRESH),
+        })
+    }
+
     /// Returns the first inconsistency of the section, as an error message.
     pub(in super::super) fn inconsistency(&self) -> Option<&'static str> {
         let is_bearer = self.r#type == CredentialsType::Bearer;
+        let is_oauth = self.r#type == CredentialsType::Oauth;
+        let is_command = self.r#type == CredentialsType::Command;
+        let has_program = (self.command.as_ref())
+            .is_some_and(|command| command.first().is_some_and(|program| !program.is_empty()));
+        let is_for_command =
+            self.command.is_some() || self.timeout.is_some() || self.refresh.is_some();
+        let is_zero = |limit: Option<Duration>| limit.is_some_and(|limit| limit.is_zero());
         let has_id = self.client_id.is_some();
         let has_secret = self.client_secret.is_some();
         let is_for_oauth = self.grant.is_some()
@@ -119,8 +164,24 @@ impl UpstreamCredentials {
                 "credentials of type bearer take only a token",
             ),
             (
-                !is_bearer && self.token.is_some(),
+                is_oauth && self.token.is_some(),
                 "credentials of type oauth take no token",
+            ),
+            (
+                is_command && !has_program,
+                "credentials of type command need a command that begins with a program",
+            ),
+            (
+                is_command && (self.token.is_some() || is_for_oauth),
+                "credentials of type command take only command, timeout and refresh",
+            ),
+            (
+                !is_command && is_for_command,
+                "command, timeout and refresh need credentials of type command",
+            ),
+            (
+                is_zero(self.timeout) || is_zero(self.refresh),
+                "timeout and refresh must be longer than 0s",
             ),
             (
                 is_account && !(has_id && has_secret),
@@ -186,6 +247,23 @@ mod tests {
                 r#"{"type":"oauth","client_metadata_url":"https://a/"}"#,
                 "https URL",
             ),
+            (r#"{"type":"command"}"#, "begins with a program"),
+            (
+                r#"{"type":"command","command":[]}"#,
+                "begins with a program",
+            ),
+            (
+                r#"{"type":"command","command":["a"],"token":"t"}"#,
+                "take only command",
+            ),
+            (
+                r#"{"type":"oauth","command":["a"]}"#,
+                "need credentials of type command",
+            ),
+            (
+                r#"{"type":"command","command":["a"],"refresh":"0s"}"#,
+                "longer than 0s",
+            ),
         ] {
             let text = inconsistency_of(json).unwrap();
             assert!(text.contains(expected), "{json}: {text}");
@@ -199,6 +277,7 @@ mod tests {
             r#"{"type":"oauth"}"#,
             r#"{"type":"oauth","grant":"authorization_code","scopes":["a"],"client_metadata_url":"https://a/b","redirect_port":8123}"#,
             r#"{"type":"oauth","grant":"client_credentials","client_id":"c","client_secret":"s"}"#,
+            r#"{"type":"command","command":["a","b"],"timeout":"3s","refresh":"1h"}"#,
         ] {
             assert_eq!(inconsistency_of(json), None, "{json}");
         }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use http::header::{AUTHORIZATION, HeaderMap, LOCATION};
+use http::header::{HeaderMap, LOCATION};
 use http::{Method, StatusCode};
 use reqwest::{Client, Request, Response};
 use riglm_domain::id::UpstreamName;
@@ -16,7 +16,7 @@ use url::{Host, Url};
 
 use super::super::config::UpstreamConfigError;
 use super::super::credentials::Tokens;
-use super::super::limits::UpstreamLimits;
+use super::super::limits::{REFUSED, UpstreamLimits};
 use super::address::{AddressRefused, GuardedResolver, NotResolved, is_allowed, is_local};
 use super::known_lists::KnownLists;
 use super::local_client::LocalClient;
@@ -41,7 +41,7 @@ pub(in super::super) struct Endpoint {
     pub(super) known_lists: KnownLists,
     /// The client for a server on this machine.
     local: Option<LocalClient>,
-    /// The source of OAuth tokens, if the upstream uses OAuth.
+    /// The source of credentials that change, if the upstream has them.
     tokens: Option<Arc<Tokens>>,
 }
 
@@ -108,7 +108,8 @@ impl Endpoint {
         Ok(Self {
             name,
             known_lists: KnownLists::default(),
-            local: LocalClient::new(&url, limits.connect_timeout),
+            local: LocalClient::new(&url, limits.connect_timeout)
+                .map(|local| local.with_patience(limits.patience)),
             url,
             limits,
             headers,
@@ -168,7 +169,7 @@ impl Endpoint {
         loop {
             let mut headers = headers.clone();
             if let Some(token) = &token {
-                headers.insert(AUTHORIZATION, token.clone());
+                token.insert_into(&mut headers);
             }
             let response = self.send(method.clone(), &target, headers, body()).await?;
             if response.status() == StatusCode::UNAUTHORIZED
@@ -270,7 +271,7 @@ fn connect_failure(mut cause: Option<&(dyn StdError + 'static)>) -> Option<&'sta
             reason = Some("TLS failed");
         } else if let Some(error) = error.downcast_ref::<io::Error>() {
             match error.kind() {
-                io::ErrorKind::ConnectionRefused => reason = Some("connection refused"),
+                io::ErrorKind::ConnectionRefused => reason = Some(REFUSED),
                 io::ErrorKind::TimedOut => reason = Some("connection timeout"),
                 io::ErrorKind::HostUnreachable | io::ErrorKind::NetworkUnreachable => {
                     reason = Some("no route to the server");

@@ -160,12 +160,7 @@ impl HttpExchange {
             // The length is known, so the whole body will arrive: one message, as a rule.
             BodyKind::Json if response.content_length().is_some() => {
                 let body = reply::collect(response, limit).await?;
-                let parsed = if self.is_list {
-                    self.session.endpoint.known_lists.parse(&body)
-                } else {
-                    reply::parse(&body)
-                };
-                if let Ok(message) = parsed {
+                if let Ok(message) = self.parse(&body) {
                     self.report(message).await;
                     return Ok(());
                 }
@@ -322,7 +317,7 @@ impl HttpExchange {
     ///
     /// Returns [`UpstreamError::Garbled`] if it is not a message; it is skipped then.
     async fn report_body(&mut self, body: &Bytes) -> Result<(), UpstreamError> {
-        match reply::parse(body) {
+        match self.parse(body) {
             Ok(message) => {
                 self.report(message).await;
                 Ok(())
@@ -331,6 +326,14 @@ impl HttpExchange {
                 self.skipped.note(&self.session.endpoint.name, &error);
                 Err(error)
             }
+        }
+    }
+
+    fn parse(&self, body: &Bytes) -> Result<Message, UpstreamError> {
+        if self.is_list {
+            self.session.endpoint.known_lists.parse(body)
+        } else {
+            reply::parse(body)
         }
     }
 

@@ -13,8 +13,10 @@ use super::reply;
 
 /// The most lists that are kept; the oldest is dropped.
 const MAX_LISTS: usize = 4;
+/// The most bytes of all kept lists; the oldest is dropped.
+const MAX_BYTES: usize = 8 << 20;
 /// The sizes in bytes of the lists that are kept. Smaller ones are parsed as fast.
-const KEPT_BYTES: std::ops::RangeInclusive<usize> = (4 << 10)..=(2 << 20);
+const KEPT_BYTES: std::ops::RangeInclusive<usize> = (4 << 10)..=MAX_BYTES;
 
 /// Recent answers to `tools/list`.
 #[derive(Debug, Default)]
@@ -43,6 +45,9 @@ impl KnownLists {
             let mut known = self.0.lock();
             known.truncate(MAX_LISTS - 1);
             known.push_front(Arc::new(message.clone()));
+            while known.iter().map(|list| list.raw().len()).sum::<usize>() > MAX_BYTES {
+                known.pop_back();
+            }
         }
         Ok(message)
     }
@@ -73,6 +78,9 @@ mod tests {
             assert_eq!(found.member(part, "tools"), expected.member(part, "tools"));
         }
         assert_eq!(lists.0.lock().len(), 3);
+        let long = "x".repeat(MAX_BYTES - 10_000);
+        lists.parse(&answer(1, &long)).unwrap();
+        assert_eq!(lists.0.lock().len(), 1, "older lists make room");
         assert!(lists.parse(&Bytes::from("x".repeat(5_000))).is_err());
     }
 }

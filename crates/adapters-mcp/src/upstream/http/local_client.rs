@@ -1,27 +1,48 @@
 //! A client for servers over plain HTTP on this machine, where a call is so short that the layers of
-//! a general client (proxies, TLS, redirects, timeouts of its own) would be a large part of it.
+//! a general client (proxies, TLS, redirects, tasks and timeouts of its own) would be a large part of
+//! it.
+//!
+//! A connection has no task: the request that uses it drives it, and so does the reader of the
+//! response.
 
+mod connection;
+mod idle_pool;
+#[cfg(test)]
+mod tests;
+
+use std::sync::Arc;
 use std::time::Duration;
 
-use http::header::HeaderMap;
+use http::header::{HOST, HeaderMap, HeaderValue};
+use http::uri::PathAndQuery;
 use http::{Method, Request, Uri};
-use hyper::body::Incoming;
-use hyper_util::client::legacy::Client;
 use hyper_util::client::legacy::connect::HttpConnector;
-use hyper_util::rt::{TokioExecutor, TokioTimer};
 use reqwest::{Body, Response, ResponseBuilderExt as _};
 use riglm_ports::upstream::UpstreamError;
+use tokio::time::{Instant, sleep};
+use tower::Service as _;
 use url::{Host, Url};
 
-use super::endpoint::{FailedRequest, KEEPALIVE, MAX_IDLE_CONNECTIONS, POOL_IDLE_TIMEOUT};
+use self::connection::{LocalBody, LocalConnection, RequestOutcome};
+use self::idle_pool::IdlePool;
+use super::super::limits::{Patience, REFUSED};
+use super::endpoint::{FailedRequest, KEEPALIVE};
 use super::post_body::PostBody;
+
+/// The pause between two attempts to connect to a server that refuses connections.
+const AGAIN: Duration = Duration::from_millis(100);
 
 /// A client with a pool of connections to one server on this machine.
 pub(super) struct LocalClient {
-    client: Client<HttpConnector, PostBody>,
+    connector: HttpConnector,
+    patience: Patience,
+    pool: Arc<IdlePool>,
     url: Url,
-    /// The same as `url`.
+    /// The same as `url`, for the connector.
     uri: Uri,
+    /// The path and the query of `url`.
+    path: PathAndQuery,
+    host: HeaderValue,
 }
 
 impl LocalClient {
@@ -33,23 +54,31 @@ impl LocalClient {
             Host::Ipv6(v6) => v6.is_loopback(),
             Host::Domain(name) => name == "localhost",
         };
-        if url.scheme() != "http" || !is_here || !url.username().is_empty() {
+        let has_user = !url.username().is_empty() || url.password().is_some();
+        if url.scheme() != "http" || !is_here || has_user {
             return None;
         }
         let mut connector = HttpConnector::new();
         connector.set_nodelay(true);
         connector.set_keepalive(Some(KEEPALIVE));
         connector.set_connect_timeout(Some(connect_timeout));
-        let client = Client::builder(TokioExecutor::new())
-            .pool_timer(TokioTimer::new())
-            .pool_idle_timeout(POOL_IDLE_TIMEOUT)
-            .pool_max_idle_per_host(MAX_IDLE_CONNECTIONS)
-            .build(connector);
+        let uri = uri_of(url)?;
         Some(Self {
-            client,
+            connector,
+            patience: Patience::default(),
+            pool: Arc::default(),
             url: url.clone(),
-            uri: uri_of(url)?,
+            path: uri.path_and_query()?.clone(),
+            // Has no user, and a port only if it is not that of the scheme.
+            host: HeaderValue::try_from(uri.authority()?.as_str()).ok()?,
+            uri,
         })
+    }
+
+    /// Returns the client with another patience.
+    pub(super) fn with_patience(mut self, patience: Patience) -> Self {
+        self.patience = patience;
+        self
     }
 
     /// Sends a request to `target`, a URL of this server, and returns the head of the response.
@@ -65,63 +94,85 @@ impl LocalClient {
         headers: HeaderMap,
         body: PostBody,
     ) -> Result<Response, UpstreamError> {
-        let known = (*target == self.url).then(|| self.uri.clone());
-        let Some(uri) = known.or_else(|| uri_of(target)) else {
+        let known = (*target == self.url).then(|| self.path.clone());
+        let other = || uri_of(target)?.path_and_query().cloned();
+        let Some(path) = known.or_else(other) else {
             return Err(UpstreamError::Unreachable {
                 reason: "the URL is not valid",
             });
         };
         let mut request = Request::new(body);
         *request.method_mut() = method;
-        *request.uri_mut() = uri;
+        *request.uri_mut() = Uri::from(path);
         *request.headers_mut() = headers;
-        let response = self.client.request(request).await.map_err(|error| {
+        let headers = request.headers_mut();
+        headers.entry(HOST).or_insert_with(|| self.host.clone());
+        while let Some(idle) = self.pool.take() {
+            match idle.send(request).await? {
+                RequestOutcome::Answered(response) => return Ok(self.complete(response, target)),
+                // The server has closed the connection before.
+                RequestOutcome::Unsent(unsent) => request = *unsent,
+            }
+        }
+        // Streams are opened again anyway, and the end of a session is not worth waiting.
+        let connected = if *request.method() == Method::POST {
+            self.connect_patiently().await?
+        } else {
+            self.connect().await?
+        };
+        match connected.send(request).await? {
+            RequestOutcome::Answered(response) => Ok(self.complete(response, target)),
+            RequestOutcome::Unsent(_) => Err(connection::lost_connection()),
+        }
+    }
+
+    /// Connects. While the server refuses connections, it tries again until its patience ends.
+    async fn connect_patiently(&self) -> Result<LocalConnection, UpstreamError> {
+        let Patience { time, reason } = self.patience;
+        let deadline = Instant::now() + time;
+        loop {
+            match self.connect().await {
+                Err(UpstreamError::Unreachable { reason: REFUSED }) => {}
+                connected => return connected,
+            }
+            if Instant::now() >= deadline {
+                return Err(UpstreamError::Unreachable { reason });
+            }
+            sleep(AGAIN).await;
+        }
+    }
+
+    async fn connect(&self) -> Result<LocalConnection, UpstreamError> {
+        let mut connector = self.connector.clone();
+        let connected = connector.call(self.uri.clone()).await.map_err(|error| {
             let failed = FailedRequest {
-                is_connect: error.is_connect(),
+                is_connect: true,
                 is_timeout: false,
-                source: std::error::Error::source(&error),
+                source: Some(&error),
             };
             failed.into_error()
         })?;
-        Ok(with_url(response, target))
+        LocalConnection::start(connected).await
     }
-}
 
-/// Returns a response with its URL, from which an event stream may name others.
-fn with_url(response: http::Response<Incoming>, url: &Url) -> Response {
-    let (parts, body) = response.into_parts();
-    let mut built = http::Response::new(Body::wrap(body));
-    let named = http::Response::builder().url(url.clone()).body(());
-    if let Ok(named) = named {
-        *built.extensions_mut() = named.into_parts().0.extensions;
+    /// Returns a response whose connection returns to the pool at the end of its body, with its URL,
+    /// from which an event stream may name others.
+    fn complete(&self, response: http::Response<LocalBody>, url: &Url) -> Response {
+        let (parts, mut body) = response.into_parts();
+        body.return_to(&self.pool);
+        let mut built = http::Response::new(Body::wrap(body));
+        let named = http::Response::builder().url(url.clone()).body(());
+        if let Ok(named) = named {
+            *built.extensions_mut() = named.into_parts().0.extensions;
+        }
+        *built.status_mut() = parts.status;
+        *built.headers_mut() = parts.headers;
+        Response::from(built)
     }
-    *built.status_mut() = parts.status;
-    *built.headers_mut() = parts.headers;
-    Response::from(built)
 }
 
 fn uri_of(url: &Url) -> Option<Uri> {
     let mut url = url.clone();
     url.set_fragment(None);
     Uri::try_from(url.as_str()).ok()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn only_servers_on_this_machine_are_asked_without_a_general_client() {
-        let is_local = |url: &str| {
-            let url = Url::parse(url).unwrap();
-            LocalClient::new(&url, Duration::from_secs(1)).is_some()
-        };
-        assert!(is_local("http://127.0.0.1:3000/mcp"));
-        assert!(is_local("http://[::1]/mcp?a=b#c"));
-        assert!(is_local("http://localhost:3000/"));
-        assert!(!is_local("https://localhost:3000/"));
-        assert!(!is_local("http://localhost.example/"));
-        assert!(!is_local("http://10.0.0.1/mcp"));
-        assert!(!is_local("http://user:secret@127.0.0.1/mcp"));
-    }
 }

@@ -19,6 +19,7 @@ use super::endpoint::Endpoint;
 use super::era::EraDetector;
 use super::open_exchanges::OpenExchanges;
 use super::reply;
+use crate::compact::copied_header;
 use crate::trace_headers::with_trace;
 
 const SESSION_ID: HeaderName = HeaderName::from_static("mcp-session-id");
@@ -97,7 +98,7 @@ impl HttpSession {
     /// Stores the session id in the response to `initialize`.
     pub(super) fn learn_session(&self, response: &Response) {
         if let Some(id) = response.headers().get(SESSION_ID) {
-            let mut id = id.clone();
+            let mut id = copied_header(id);
             // Whoever knows the id can use the session.
             id.set_sensitive(true);
             self.set_header(&SESSION_ID, &id);

@@ -19,14 +19,13 @@ pub struct Staging {
     model_store: ModelStore,
     name: ModelName,
     was_begun: bool,
-    // The lock is released when the file is closed.
-    _lock: File,
+    _lock: ModelLock,
 }
 
 impl Staging {
     pub(super) fn new(model_store: ModelStore, name: ModelName) -> Result<Self, ModelStoreError> {
         create_directory(&model_store.directory)?;
-        let lock = lock(&model_store, &name)?;
+        let lock = ModelLock::take(&model_store, &name)?;
         restore(&model_store, &name)?;
         let staging = Self {
             was_begun: model_store.auxiliary_path(&name, "partial").is_dir(),
@@ -119,19 +118,34 @@ impl Staging {
     }
 }
 
-fn lock(model_store: &ModelStore, name: &ModelName) -> Result<File, ModelStoreError> {
-    let path = model_store.auxiliary_path(name, "lock");
-    let mut options = private();
-    let file = options
-        .write(true)
-        .create(true)
-        .truncate(false)
-        .open(&path)
-        .map_err(FileError::io(&path))?;
-    match file.try_lock() {
-        Ok(()) => Ok(file),
-        Err(TryLockError::WouldBlock) => Err(ModelStoreError::Busy(name.clone())),
-        Err(TryLockError::Error(error)) => Err(FileError::io(&path)(error).into()),
+/// The lock against other processes that collect or remove the same model.
+#[derive(Debug)]
+struct ModelLock(File);
+
+impl ModelLock {
+    fn take(model_store: &ModelStore, name: &ModelName) -> Result<Self, ModelStoreError> {
+        let path = model_store.auxiliary_path(name, "lock");
+        let mut options = private();
+        let file = options
+            .write(true)
+            .create(true)
+            .truncate(false)
+            .open(&path)
+            .map_err(FileError::io(&path))?;
+        match file.try_lock() {
+            Ok(()) => Ok(Self(file)),
+            Err(TryLockError::WouldBlock) => Err(ModelStoreError::Busy(name.clone())),
+            Err(TryLockError::Error(error)) => Err(FileError::io(&path)(error).into()),
+        }
+    }
+}
+
+impl Drop for ModelLock {
+    fn drop(&mut self) {
+        // Closing the file is not enough: a program that another thread is just starting has a copy
+        // of the descriptor for a moment, and the lock would live as long. If this fails, closing
+        // releases it.
+        let _ = self.0.unlock();
     }
 }
 
@@ -166,4 +180,22 @@ fn sync(directory: &Path) -> Result<(), FileError> {
         .and_then(|directory| directory.sync_all())
         .map_err(FileError::io(directory))?;
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_copy_of_the_descriptor_does_not_hold_the_lock() {
+        let data_dir = tempfile::tempdir().unwrap();
+        let model_store = ModelStore::new(data_dir.path());
+        let name: ModelName = "all-MiniLM-L6-v2".parse().unwrap();
+        create_directory(&model_store.directory).unwrap();
+        let lock = ModelLock::take(&model_store, &name).unwrap();
+        let _copy = lock.0.try_clone().unwrap();
+        assert!(ModelLock::take(&model_store, &name).is_err());
+        drop(lock);
+        ModelLock::take(&model_store, &name).unwrap();
+    }
 }

@@ -1,12 +1,9 @@
 //! Checks of the file or the tables themselves, and of the version of the schema.
 
 use riglm_ports::analytics::StoreError;
-use sqlx::AssertSqlSafe;
 
 use super::{CheckFindings, MAX_TOLD};
-use crate::database::{
-    Database, PostgresDatabase, SqliteDatabase, Statement, newest_schema_version,
-};
+use crate::database::{Database, SqliteDatabase, Statement, newest_schema_version};
 use crate::error::operation_error;
 
 const VERSION: Statement = Statement {
@@ -25,7 +22,8 @@ pub(super) async fn check(
 ) -> Result<(), StoreError> {
     match database {
         Database::Sqlite(database) => check_file(database, findings).await,
-        Database::Postgres(database) => read_tables(database, findings).await,
+        Database::Postgres(database) => (database.read_tables(MAX_TOLD).await)
+            .map(|problems| findings.add_limited("database", problems)),
     }
     .map_err(operation_error("check the database"))?;
     let known = newest_schema_version();
@@ -53,52 +51,6 @@ async fn check_file(
         .into_iter()
         .filter(|problem| problem != "ok")
         .collect();
-    findings.add_limited("database", problems);
-    Ok(())
-}
-
-/// Reads every row of every table, including values that are stored outside of their row.
-async fn read_tables(
-    database: &PostgresDatabase,
-    findings: &mut CheckFindings,
-) -> Result<(), sqlx::Error> {
-    let mut transaction = database.pool().begin().await?;
-    sqlx::query("SET LOCAL statement_timeout = 0")
-        .execute(&mut *transaction)
-        .await?;
-    let tables: Vec<String> = sqlx::query_scalar(
-        "SELECT quote_ident(tablename) FROM pg_tables
-        WHERE schemaname = $1
-        ORDER BY tablename",
-    )
-    .bind(database.schema())
-    .fetch_all(&mut *transaction)
-    .await?;
-    let mut problems = Vec::new();
-    for table in tables {
-        // A failed statement aborts a transaction; the savepoint lets the next table be read.
-        sqlx::query("SAVEPOINT reading")
-            .execute(&mut *transaction)
-            .await?;
-        // The server quoted the name.
-        let read = format!("SELECT sum(length(row::text)) FROM {table} AS row");
-        let read = sqlx::query(AssertSqlSafe(read))
-            .execute(&mut *transaction)
-            .await;
-        match read {
-            Ok(_) => {}
-            Err(sqlx::Error::Database(error)) => {
-                sqlx::query("ROLLBACK TO reading")
-                    .execute(&mut *transaction)
-                    .await?;
-                problems.push(format!("failed to read table {table}: {}", error.message()));
-            }
-            Err(error) => return Err(error),
-        }
-        if problems.len() > MAX_TOLD {
-            break;
-        }
-    }
     findings.add_limited("database", problems);
     Ok(())
 }

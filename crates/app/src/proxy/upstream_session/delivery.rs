@@ -1,5 +1,6 @@
 //! The delivery of messages to the upstream, over a connection that is opened on demand.
 
+use std::future::poll_fn;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -12,7 +13,6 @@ use riglm_ports::observer::{Event, ResourceLimit};
 use riglm_ports::tracer::SpanOperation;
 use riglm_ports::upstream::{Exchange, SendOutcome, UpstreamError, UpstreamEvents};
 use tokio::sync::oneshot;
-use tokio_util::sync::CancellationToken;
 use tracing::Instrument as _;
 
 use super::UpstreamSession;
@@ -382,27 +382,36 @@ impl UpstreamSession {
         generation: u64,
         exchange: Exchange,
     ) -> Exchange {
-        let Exchange { run, on_its_way } = exchange;
+        let Exchange {
+            mut run,
+            on_its_way,
+        } = exchange;
         let ids: Vec<RequestId> = message.request_ids().cloned().collect();
-        let noted = CancellationToken::new();
-        let guard = noted.clone().drop_guard();
+        let (note, noted) = oneshot::channel::<()>();
         let upstream = Arc::clone(self);
-        let noting = async move {
-            on_its_way.await;
-            upstream.note_handover(ids.iter(), generation);
-            drop(guard);
-            std::future::pending::<()>().await;
-        };
-        let run = async move {
-            tokio::select! {
-                biased;
-                () = noting => {}
-                () = run => {}
+        let mut waiting = Some((on_its_way, note));
+        let run = poll_fn(move |context| {
+            // First, because it hands the message over, as a rule at once. The other future then
+            // needs to wake nobody.
+            let ended = run.as_mut().poll(context);
+            if let Some((on_its_way, _)) = &mut waiting
+                && on_its_way.as_mut().poll(context).is_ready()
+            {
+                upstream.note_handover(ids.iter(), generation);
+                // Dropping the sender ends the wait.
+                waiting = None;
             }
-        };
+            if ended.is_ready() {
+                waiting = None;
+            }
+            ended
+        });
         Exchange {
             run: Box::pin(run.instrument(self.span.clone())),
-            on_its_way: Box::pin(noted.cancelled_owned()),
+            on_its_way: Box::pin(async move {
+                // An error means that the exchange has noted it, or has ended.
+                let _ = noted.await;
+            }),
         }
     }
 

@@ -28,7 +28,9 @@ pub(super) struct SecretWriter<'a> {
     pub(super) secrets: Secrets,
     /// The variables of all servers, each with the place of its value if its name does not say it.
     pub(super) variables: &'a mut BTreeMap<String, Option<String>>,
-    /// The variables that the export refers to.
+    /// The values of these variables.
+    pub(super) values: &'a mut BTreeMap<String, String>,
+    /// The variables that have another use.
     pub(super) references: &'a BTreeSet<String>,
     /// Receives sentences about possible secrets.
     pub(super) notes: &'a mut Vec<String>,
@@ -40,7 +42,20 @@ impl SecretWriter<'_> {
         if self.secrets == Secrets::Printed {
             return literal(value);
         }
-        self.refer(name, None)
+        self.refer(name, value, None)
+    }
+
+    /// Returns a value of an environment or a header. Only what looks like a secret is referred to.
+    pub(super) fn setting(&mut self, name: &str, value: &str) -> String {
+        let has_secret = || value.split_whitespace().any(is_credential);
+        if !value.is_empty() && (names_secret(name) || has_secret()) {
+            return self.value(name, value);
+        }
+        if value.contains("://") {
+            return self.address(value, name);
+        }
+        self.check_random(value, name);
+        literal(value)
     }
 
     /// Returns a value in which the gateway replaces references to variables. They stay.
@@ -71,7 +86,7 @@ impl SecretWriter<'_> {
             let name = flag.filter(|_| !argument.starts_with('-'));
             let text = match name {
                 _ if self.secrets == Secrets::Printed => literal(argument),
-                Some(name) => self.refer(name, Some(&place)),
+                Some(name) => self.refer(name, argument, Some(&place)),
                 None => self.argument(argument, number, &place),
             };
             written.push(text);
@@ -84,7 +99,7 @@ impl SecretWriter<'_> {
     fn argument(&mut self, argument: &str, number: usize, place: &str) -> String {
         if let Some((name, separator, value)) = assignment(argument) {
             let value = if names_secret(name) {
-                self.refer(name, Some(place))
+                self.refer(name, value, Some(place))
             } else {
                 self.word(value, &format!("arg {number}"), place)
             };
@@ -99,7 +114,7 @@ impl SecretWriter<'_> {
             return self.address(word, place);
         }
         if is_credential(word) {
-            return self.refer(name, Some(place));
+            return self.refer(name, word, Some(place));
         }
         self.check_random(word, place);
         literal(word)
@@ -118,8 +133,8 @@ impl SecretWriter<'_> {
         let (authority, path) = split_before(rest, '/');
         let authority = match authority.rsplit_once('@') {
             Some((user, host)) => {
-                let user = if let Some((user, _)) = user.split_once(':') {
-                    let password = self.refer("password", Some(place));
+                let user = if let Some((user, password)) = user.split_once(':') {
+                    let password = self.refer("password", password, Some(place));
                     format!("{}:{password}", literal(user))
                 } else {
                     self.word(user, "user", place)
@@ -137,7 +152,7 @@ impl SecretWriter<'_> {
                 |(name, value)| {
                     let key = name.trim_start_matches('?');
                     let value = if names_secret(key) && !value.is_empty() {
-                        self.refer(key, Some(place))
+                        self.refer(key, value, Some(place))
                     } else {
                         self.word(value, key, place)
                     };
@@ -171,8 +186,8 @@ impl SecretWriter<'_> {
         }
     }
 
-    /// Returns a reference to a new variable; `place` is where its value is in the export.
-    fn refer(&mut self, name: &str, place: Option<&str>) -> String {
+    /// Returns a reference to a new variable for a value; `place` is where the value is in the export.
+    fn refer(&mut self, name: &str, value: &str, place: Option<&str>) -> String {
         let name = name.trim_matches(|c: char| !c.is_ascii_alphanumeric() && c != '_');
         let base = format!("{}_{}", upper(self.server), upper(name));
         // Variables that begin with RIGLM_ are for riglm itself.
@@ -189,6 +204,7 @@ impl SecretWriter<'_> {
         let variable = free.unwrap_or(base);
         let reference = format!("${{{variable}}}");
         let place = place.map(|place| format!("{place} of {:?}", self.server));
+        self.values.insert(variable.clone(), value.to_owned());
         self.variables.insert(variable, place);
         reference
     }

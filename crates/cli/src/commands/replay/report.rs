@@ -31,7 +31,7 @@ impl ReplayResult {
             .collect();
         let policies = report.policies.iter();
         let policies: Map<String, Value> = policies
-            .map(|(policy, metrics)| (policy.to_string(), of_policy(metrics)))
+            .map(|(policy, metrics)| (policy.to_string(), policy_json(metrics)))
             .collect();
         json!({
             "dataset": self.dataset,
@@ -105,7 +105,7 @@ fn of_predictor(of: &PredictorReport) -> Map<String, Value> {
 }
 
 /// Returns the metrics of a policy by name.
-fn of_policy(metrics: &ListMetrics) -> Value {
+pub(in crate::commands) fn policy_json(metrics: &ListMetrics) -> Value {
     json!({
         "coverage": to_four_decimals(metrics.coverage),
         "first_use_coverage": to_four_decimals(metrics.first_use_coverage),

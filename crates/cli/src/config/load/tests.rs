@@ -30,6 +30,7 @@ fn scene(name: &str, text: &str, variables: &[(&str, &str)]) -> Scene {
         working_directory: directory.path().into(),
         config_directory: None,
         data_directory: Some("/data".into()),
+        home_directory: None,
     };
     Scene {
         directory,
@@ -74,6 +75,7 @@ fn toml_refusal(text: &str) -> String {
 fn without_any_source_everything_has_its_default() {
     let surroundings = ProcessEnv {
         data_directory: Some("/data".into()),
+        home_directory: None,
         working_directory: "/nonexistent".into(),
         ..ProcessEnv::default()
     };

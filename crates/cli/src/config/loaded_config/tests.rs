@@ -25,6 +25,7 @@ fn scene(file: &str, variables: &[(&str, &str)]) -> Scene {
         working_directory: directory.path().into(),
         config_directory: None,
         data_directory: Some(directory.path().into()),
+        home_directory: None,
     };
     Scene {
         source: ConfigSource::new(Overrides::default(), surroundings.clone()),

@@ -20,6 +20,7 @@ fn scene(text: &str) -> Scene {
     let surroundings = ProcessEnv {
         working_directory: directory.path().into(),
         data_directory: Some("/data".into()),
+        home_directory: None,
         ..ProcessEnv::default()
     };
     let mut watch = Watch::new(Overrides::default(), surroundings);

@@ -3,7 +3,7 @@
 use std::ops::Range;
 use std::sync::OnceLock;
 
-use bytes::Bytes;
+use bytestring::ByteString;
 use serde_json::Value;
 use serde_json::value::RawValue;
 
@@ -142,7 +142,7 @@ impl Draft {
     fn finish(mut self) -> Message {
         self.text.push('}');
         Message {
-            raw: Bytes::from(self.text),
+            text: ByteString::from(self.text),
             parts: vec![self.envelope],
             is_batch: false,
             outline: OnceLock::new(),

@@ -135,6 +135,31 @@ fn an_edit_touches_only_its_place() {
 }
 
 #[test]
+fn a_message_with_another_id_is_read_like_its_text() {
+    for text in [
+        r#"{"jsonrpc":"2.0","id":7,"result":{"a":[1]},"z":1}"#,
+        r#"{"jsonrpc":"2.0","result":{"a":[1]},"id":"seven"}"#,
+        r#"{"id":"a","method":"m","params":{"id":1}}"#,
+        r#"{"params":[1],"id":1.0,"method":"m"}"#,
+        r#"{"id":1,"error":{"code":1},"result":null}"#,
+        r#"{"id":{"a":1},"error":{"code":1}}"#,
+    ] {
+        for id in [
+            RequestId::Text("riglm:1".into()),
+            RequestId::Number("1".into()),
+        ] {
+            let message = parse(text);
+            assert!(!message.is_deeper_than(3));
+            let edited = message.with_id(&id);
+            let read = parse(std::str::from_utf8(edited.raw()).unwrap());
+            assert!(!edited.is_deeper_than(3) && !read.is_deeper_than(3));
+            assert_eq!(edited.single().unwrap().id(), Some(&id), "{text}");
+            assert_eq!(format!("{edited:?}"), format!("{read:?}"), "{text}");
+        }
+    }
+}
+
+#[test]
 fn line_breaks_between_tokens_become_spaces() {
     let message = parse("{\"id\":1,\r\n \"result\":\"a\\nb\"}");
     assert_eq!(
@@ -215,6 +240,19 @@ fn ambiguous_members_are_found() {
     assert_eq!(found(answer).as_deref(), Some("Method"));
     let batch = format!(r#"[{{"jsonrpc":"2.0","id":2,"method":"ping"}},{answer}]"#);
     assert_eq!(found(&batch).as_deref(), Some("Method"));
+}
+
+#[test]
+fn a_repeated_result_before_its_id_is_parsed_by_comparison() {
+    let text = r#"{"result":{"tools":["a long list of tools"],"n":"ä"},"jsonrpc":"2.0","id":7}"#;
+    let known = parse(text);
+    let found = Message::parse_repeated(&Bytes::from(text), &known).unwrap();
+    assert_eq!(format!("{:?}", found.parts), format!("{:?}", known.parts));
+    let other = RequestId::Text("other".into());
+    assert_eq!(found.with_id(&other).raw(), known.with_id(&other).raw());
+    let edited = found.with_id(&other).with_result("[]");
+    let expected = r#"{"result":[],"jsonrpc":"2.0","id":"other"}"#;
+    assert_eq!(edited.as_str(), expected);
 }
 
 #[test]

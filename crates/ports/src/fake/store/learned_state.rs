@@ -70,4 +70,11 @@ impl SnapshotRepository for MemoryStore {
         let newest = versions.and_then(|versions| versions.values().next_back());
         Ok(newest.cloned())
     }
+
+    async fn delete_snapshots(&self) -> Result<(), StoreError> {
+        let mut rows = self.rows_for_writing()?;
+        rows.snapshots.clear();
+        rows.touch(Topic::Erasures);
+        Ok(())
+    }
 }

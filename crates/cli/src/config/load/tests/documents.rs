@@ -96,6 +96,8 @@ fn a_program_can_be_configured_as_the_example_has_it() {
 fn an_address_can_be_configured_as_the_example_has_it() {
     let of_program = ["upstream.command", "upstream.env", "upstream.cwd"];
     let bearer = ["upstream.credentials.type", "upstream.credentials.token"];
+    let program =
+        ["command", "timeout", "refresh"].map(|key| format!("upstream.credentials.{key}"));
     let credentials = |text: &str| {
         let config = scene("riglm.toml", text, &VARIABLES).load().unwrap();
         let upstream = only(&config).config.clone();
@@ -111,7 +113,20 @@ fn an_address_can_be_configured_as_the_example_has_it() {
     assert_eq!(found.r#type, CredentialsType::Bearer);
     assert_eq!(found.token.unwrap().expose_secret(), "t");
 
-    let text = uncomment_keys(|key| !of_program.contains(&key) && key != bearer[1]);
+    let text = uncomment_keys(|key| {
+        let is_of_credentials = key.starts_with("upstream.credentials") && key != bearer[0];
+        !of_program.contains(&key)
+            && (!is_of_credentials || program.iter().any(|of_program| of_program == key))
+    });
+    let found = credentials(&text.replace("\"bearer\"", "\"command\""));
+    assert_eq!(found.r#type, CredentialsType::Command);
+    assert_eq!(found.command.unwrap(), ["print-token", "tracker"]);
+    assert!(found.timeout.is_some() && found.refresh.is_some());
+
+    let text = uncomment_keys(|key| {
+        let is_of_program = program.iter().any(|of_program| of_program == key);
+        !of_program.contains(&key) && key != bearer[1] && !is_of_program
+    });
     let found = credentials(&text.replace("\"bearer\"", "\"oauth\""));
     assert_eq!(found.r#type, CredentialsType::Oauth);
     assert_eq!(found.grant, Some(OAuthGrant::default()));
@@ -325,4 +340,27 @@ fn the_example_of_an_experiment_has_the_three_arms() {
     }
     let total: f64 = plan.arms.iter().map(|arm| arm.share).sum();
     assert!((total - 1.0).abs() < 1e-9);
+}
+
+#[test]
+fn references_have_values_of_the_file_of_secrets() {
+    let scene = scene(
+        "riglm.toml",
+        "data_dir = \"${BASE}\"\n[upstreams.a]\nurl = \"https://${HOST}/${PATH_PART}\"\n\
+         [upstreams.b]\nurl = \"https://b\"\nenabled = false\n",
+        &[
+            ("BASE", "data"),
+            ("HOST", "of-the-environment"),
+            ("PATH_PART", ""),
+        ],
+    );
+    let data_dir = scene.directory.path().join("data");
+    let values = [("HOST", "of-the-file"), ("PATH_PART", "p")];
+    let values = values.map(|(name, value)| (name.into(), value.into()));
+    (crate::config::SecretsFile::of(&data_dir).add(&values.into())).unwrap();
+    let config = scene.load().unwrap();
+    let url = only(&config).config.url.as_deref();
+    assert_eq!(url, Some("https://of-the-environment/p"));
+    let shown = crate::config::show(&Overrides::default(), &scene.surroundings).unwrap();
+    assert!(!format!("{shown:?}").contains("/p\""));
 }

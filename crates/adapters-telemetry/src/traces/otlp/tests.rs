@@ -1,8 +1,9 @@
 use std::process::Command;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
+use http::HeaderMap;
 use opentelemetry_proto::tonic::collector::trace::v1::{
     ExportTracePartialSuccess, ExportTraceServiceRequest, ExportTraceServiceResponse,
 };
@@ -20,6 +21,7 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::mpsc;
 use tracing::field::{Field, Visit};
 use tracing::subscriber::DefaultGuard;
+use url::Url;
 
 use super::export::CLOSE_WITHIN;
 use super::*;
@@ -256,7 +258,7 @@ async fn spans_reach_a_receiver_with_their_places_and_attributes() {
 #[test]
 fn environment_variables_do_not_configure_tracing() {
     // A process of its own, since the environment belongs to the process.
-    let test = "traces::tests::spans_reach_a_receiver_with_their_places_and_attributes";
+    let test = "traces::otlp::tests::spans_reach_a_receiver_with_their_places_and_attributes";
     let mut command = Command::new(std::env::current_exe().unwrap());
     command.args(["--exact", test]).envs([
         ("OTEL_EXPORTER_OTLP_ENDPOINT", "http://127.0.0.1:9"),

@@ -1,0 +1,128 @@
+//! Checks of the running proxy, the ports, and the service.
+
+use riglm_adapters_http::ControlAddress;
+
+use super::finding::Finding;
+use crate::args::LocationArgs;
+use crate::commands::control_port::{ControlAnswer, ask, readiness};
+use crate::commands::service::{
+    InstalledService, ServiceState, installed_service, is_taken, taken_text,
+};
+use crate::config::{Config, ProcessEnv};
+
+/// Checks whether a proxy runs and is ready, or whether it could start.
+pub(super) async fn check(
+    config: &Config,
+    process: &ProcessEnv,
+    places: &LocationArgs,
+) -> Vec<Finding> {
+    let mut findings = match readiness(config, None).await {
+        Ok(proxies) => {
+            let states = proxies.into_iter().map(|proxy| match proxy.report {
+                Ok(report) if report.is_ready => Finding::ok(
+                    "proxy",
+                    format!("one is ready (control port {})", proxy.address),
+                ),
+                Ok(report) => Finding::problem(
+                    "proxy",
+                    format!("one runs, and is not ready: {}", report.causes()),
+                    "riglm upstreams shows each server with the reason",
+                ),
+                Err(answer) => {
+                    Finding::problem("proxy", answer.reason(), "look at its log, and restart it")
+                }
+            });
+            let mut findings: Vec<Finding> = states.collect();
+            findings.extend(check_version(config).await);
+            findings
+        }
+        // The reason for the other commands names an option that this one does not have.
+        Err(ControlAnswer::NotRunning(_)) => {
+            let data_dir = config.data_dir.display();
+            let why = format!("no control port of data directory {data_dir} on this machine");
+            check_ports(config, &why).await
+        }
+        Err(answer) => check_ports(config, &answer.reason()).await,
+    };
+    findings.extend(check_service(process, places));
+    findings
+}
+
+/// Checks that the running proxies are of the version of this program.
+async fn check_version(config: &Config) -> Option<Finding> {
+    let ControlAnswer::Said(reports) = ask(config, None, "/health").await else {
+        return None;
+    };
+    let own = env!("CARGO_PKG_VERSION");
+    let mut versions = reports.iter().filter_map(|it| it["version"].as_str());
+    let other = versions.find(|version| *version != own)?;
+    Some(Finding::warning(
+        "proxy",
+        format!("one has version {other}, and this program has {own}"),
+        "restart it: riglm service install, or riglm serve",
+    ))
+}
+
+/// Checks that the ports are free, as no proxy was found.
+async fn check_ports(config: &Config, why: &str) -> Vec<Finding> {
+    let mut findings = Vec::new();
+    let mut addresses = vec![("listen.address", config.listen.address)];
+    if let ControlAddress::At(address) = config.control.address {
+        addresses.push(("control.address", address));
+    }
+    for (key, address) in addresses {
+        if is_taken(address).await {
+            findings.push(Finding::problem(
+                "ports",
+                taken_text(address, key),
+                format!("stop the other program, or change {key}"),
+            ));
+        }
+    }
+    if findings.is_empty() {
+        findings.push(Finding::warning(
+            "proxy",
+            format!("none runs: {why}"),
+            "riglm serve, or riglm service install",
+        ));
+    }
+    findings
+}
+
+/// Checks the installed service, if there is one.
+pub(super) fn check_service(process: &ProcessEnv, places: &LocationArgs) -> Option<Finding> {
+    let InstalledService {
+        file,
+        program,
+        is_current,
+        state,
+    } = installed_service(process, places)?;
+    let shown = file.display();
+    if !program.exists() {
+        return Some(Finding::problem(
+            "service",
+            format!("{shown} starts {}, which does not exist", program.display()),
+            "riglm service install",
+        ));
+    }
+    if !is_current {
+        return Some(Finding::warning(
+            "service",
+            format!("{shown} has another program, configuration or PATH than this command"),
+            "riglm service install replaces it",
+        ));
+    }
+    Some(match state {
+        ServiceState::Running => Finding::ok("service", shown.to_string()),
+        ServiceState::Stopped => Finding::warning(
+            "service",
+            format!("{shown} does not run"),
+            "riglm service install",
+        ),
+        ServiceState::Unknown => Finding::warning(
+            "service",
+            format!("the service manager does not say whether {shown} runs"),
+            "riglm service status, when the service manager answers",
+        ),
+    })
+}
