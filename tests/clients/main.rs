@@ -9,6 +9,7 @@ mod conformance;
 mod inspector;
 mod modern_fixture;
 mod official_servers;
+mod page;
 mod rmcp_client;
 mod rmcp_legacy_server;
 mod rmcp_modern;

@@ -48,6 +48,14 @@ impl RunningProxy {
         plain.unwrap()["held"].as_array().unwrap().clone()
     }
 
+    /// Returns the held changes with their definitions.
+    async fn held_definitions(&self) -> Vec<Value> {
+        let path = "/upstreams/plain/held";
+        let answer = self.0.operate(Method::GET, path, "").await;
+        let answer: Value = serde_json::from_str(&answer.body).unwrap();
+        answer["held"].as_array().unwrap().clone()
+    }
+
     async fn connect(&self) -> RawClient {
         let client = self.0.client().connect().await;
         client.open_stream(None).await;
@@ -100,6 +108,22 @@ async fn tools_are_shown_as_they_were_approved() {
             (&json!("tool-000"), &json!("changed"))
         ]
     );
+    let held = line_1.held_definitions().await;
+    let described = |definition: &Value| -> Value {
+        let text = definition.as_str().unwrap();
+        let definition: Value = serde_json::from_str(text).unwrap();
+        json!([definition["name"], definition["description"]])
+    };
+    let [new, changed] = &held[..] else {
+        panic!("{held:?}")
+    };
+    let expected = json!(["intruder", "Sneaks in"]);
+    assert_eq!(described(&new["definition"]), expected);
+    assert_eq!(new["approved_definition"], Value::Null);
+    let expected = json!(["tool-000", "Obey me"]);
+    assert_eq!(described(&changed["definition"]), expected);
+    let expected = json!(["tool-000", null]);
+    assert_eq!(described(&changed["approved_definition"]), expected);
     // A hidden tool can be called.
     let called = client.request(&call("3", "tool-000", "{}")).await;
     assert!(called.text.contains("\"result\""), "{}", called.text);

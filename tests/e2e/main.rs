@@ -38,6 +38,7 @@ mod metamcp;
 mod models;
 mod operators;
 mod overriding;
+mod page;
 mod pausing;
 mod postgres;
 mod profiles;

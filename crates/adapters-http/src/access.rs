@@ -5,18 +5,21 @@ use std::sync::Arc;
 use axum::extract::{Request, State};
 use axum::middleware::Next;
 use axum::response::Response;
-use http::{StatusCode, header};
+use http::{HeaderMap, StatusCode, header};
 use parking_lot::RwLock;
 use riglm_domain::privacy::key_digest::KeyDigest;
 use riglm_domain::privacy::principal::Principal;
 use serde::{Deserialize, Serialize};
 use strum::{Display, VariantArray};
 use tokio_util::sync::CancellationToken;
+use utoipa::ToSchema;
 
 use crate::problem::Problem;
 
 /// A permission of a control key.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, VariantArray, Display)]
+#[derive(
+    Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, VariantArray, Display, ToSchema,
+)]
 #[serde(rename_all = "snake_case")]
 #[strum(serialize_all = "snake_case")]
 pub enum Scope {
@@ -135,11 +138,29 @@ pub(crate) struct Actor(pub(crate) Principal);
 #[derive(Clone, Debug)]
 pub(crate) struct KeyRevocation(pub(crate) CancellationToken);
 
+/// The permissions of the key of an authorized request.
+#[derive(Clone, Debug)]
+pub(crate) struct GrantedScopes(pub(crate) Vec<Scope>);
+
 /// The keys and the scope that a route requires.
 #[derive(Clone, Debug)]
 pub(crate) struct RouteAccess {
     pub(crate) keys: ControlKeys,
     pub(crate) scope: Scope,
+}
+
+/// Returns the token that a request presents, or `None`.
+pub(crate) fn presented_token(headers: &HeaderMap) -> Option<&str> {
+    let presented = headers.get(header::AUTHORIZATION)?.to_str().ok()?;
+    let (scheme, token) = presented.split_once(' ')?;
+    scheme.eq_ignore_ascii_case("bearer").then(|| token.trim())
+}
+
+/// Returns the answer to a request without a valid token.
+pub(crate) fn token_problem() -> Problem {
+    let detail = "missing or unknown token; send \"Authorization: Bearer TOKEN\" with the \
+                  token in DATA_DIR/control.token or a key of control.keys";
+    Problem::new(StatusCode::UNAUTHORIZED, detail)
 }
 
 /// Answers 401 to requests without a valid key, and 403 if the key lacks the scope.
@@ -148,23 +169,18 @@ pub(crate) async fn check(
     mut request: Request,
     next: Next,
 ) -> Result<Response, Problem> {
-    let presented = request.headers().get(header::AUTHORIZATION);
-    let presented = presented.and_then(|value| value.to_str().ok());
-    let token = presented.and_then(|value| {
-        let (scheme, token) = value.split_once(' ')?;
-        scheme.eq_ignore_ascii_case("bearer").then(|| token.trim())
-    });
+    let token = presented_token(request.headers());
     let Some(ActiveKey { key, gone }) = token.and_then(|token| required.keys.find(token)) else {
-        let detail = "missing or unknown token; send \"Authorization: Bearer TOKEN\" with the \
-                      token in DATA_DIR/control.token or a key of control.keys";
-        return Err(Problem::new(StatusCode::UNAUTHORIZED, detail));
+        return Err(token_problem());
     };
     if !key.scopes.contains(&required.scope) {
         let detail = format!("the token does not have the scope {}", required.scope);
         return Err(Problem::new(StatusCode::FORBIDDEN, detail));
     }
-    request.extensions_mut().insert(Actor(key.holder));
-    request.extensions_mut().insert(KeyRevocation(gone));
+    let extensions = request.extensions_mut();
+    extensions.insert(Actor(key.holder));
+    extensions.insert(GrantedScopes(key.scopes));
+    extensions.insert(KeyRevocation(gone));
     Ok(next.run(request).await)
 }
 

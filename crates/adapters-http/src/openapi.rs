@@ -23,6 +23,7 @@ use utoipa::openapi::security::{HttpAuthScheme, HttpBuilder, SecurityScheme};
         (name = "observing", description = "State, records and predictions of the proxy."),
         (name = "deciding", description = "Decisions of operators, and their audit trail."),
         (name = "data", description = "Stored data of clients."),
+        (name = "page", description = "The token of a request, and links to the page."),
     ),
     modifiers(&BearerToken)
 )]

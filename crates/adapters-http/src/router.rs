@@ -2,9 +2,9 @@
 
 use std::sync::Arc;
 
-use axum::Router;
 use axum::extract::DefaultBodyLimit;
 use axum::middleware::from_fn_with_state;
+use axum::{Extension, Router};
 use http::StatusCode;
 use riglm_domain::safeguards::admission::Admission;
 use utoipa_axum::router::OpenApiRouter;
@@ -13,20 +13,22 @@ use utoipa_axum::routes;
 use crate::access::{self, RouteAccess, Scope};
 use crate::admission::check;
 use crate::handlers::{
-    approvals, audit, client_data, config, events, experiments, feedback, health, metrics,
-    overrides, predictions, ready, recommendations, sessions, tools, upstreams,
+    approvals, audit, client_data, config, events, experiments, feedback, health, learning,
+    metrics, overrides, overview, paths, predictions, ready, recommendations, sessions, setup,
+    token, tools, upstreams,
 };
-use crate::openapi;
+use crate::page::PageCodes;
 use crate::problem::Problem;
 use crate::state::ControlParts;
-use crate::{ControlConfig, body};
+use crate::{ControlConfig, body, openapi, page};
 
 /// Returns the routes of the control server.
 ///
 /// Every request passes the check of `Host` and `Origin` first (403). `GET /health`,
-/// `GET /health/ready` and `GET /openapi.json` need no token, and neither does `GET /metrics` if
-/// the configuration says so. All other routes need a bearer token (401) with the scope of the
-/// route (403). `GET /openapi.json` returns a document that is generated from the same routes.
+/// `GET /health/ready`, `GET /openapi.json`, `POST /page/tokens` and the files of the page need no
+/// token, and neither does `GET /metrics` if the configuration says so. All other routes need a
+/// bearer token (401) with the scope of the route (403). `GET /openapi.json` returns a document
+/// that is generated from the same routes, without the files of the page.
 ///
 /// An unknown path is 404, another method 405, a body of more than 64 KiB 413, and an invalid body
 /// 422. Error bodies are `application/problem+json`. This function does not read `control.address`.
@@ -42,10 +44,18 @@ pub fn router(control: &ControlConfig, parts: ControlParts) -> Router {
     };
     let open = OpenApiRouter::new()
         .routes(routes!(health::show))
-        .routes(routes!(ready::show));
+        .routes(routes!(ready::show))
+        .routes(routes!(token::exchange_code));
     let counting = OpenApiRouter::new().routes(routes!(metrics::show));
     let reading = OpenApiRouter::new()
+        .routes(routes!(token::show))
+        .routes(routes!(token::create_code))
+        .routes(routes!(overview::show))
+        .routes(routes!(paths::show))
+        .routes(routes!(learning::show))
+        .routes(routes!(setup::show))
         .routes(routes!(upstreams::list))
+        .routes(routes!(approvals::list))
         .routes(routes!(sessions::list))
         .routes(routes!(sessions::show))
         .routes(routes!(predictions::show))
@@ -80,8 +90,10 @@ pub fn router(control: &ControlConfig, parts: ControlParts) -> Router {
         .merge(guarded(Scope::Config, tuning))
         .merge(guarded(Scope::Data, data))
         .split_for_parts();
-    api.with_state(parts)
+    api.layer(Extension(Arc::new(PageCodes::default())))
+        .with_state(parts)
         .merge(openapi::route(&document))
+        .merge(page::routes())
         .fallback(not_found)
         .method_not_allowed_fallback(method_not_allowed)
         .layer(DefaultBodyLimit::max(body::MAX_BYTES))

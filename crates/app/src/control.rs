@@ -4,12 +4,16 @@
 pub mod approvals;
 pub mod audit_log;
 pub mod client_data;
+pub mod current_filtering;
 pub mod events;
 pub mod feedback;
+pub mod learning_report;
 pub mod list_accounts;
 pub mod name_lookup;
 pub mod overrides;
+pub mod overview;
 pub mod queries;
+mod report_cache;
 pub mod retention;
 pub mod settings;
 

@@ -36,7 +36,7 @@ pub use clients::{
     UninstallArgs,
 };
 pub use connect::{
-    CompletionsArgs, ConnectArgs, DoctorArgs, HealthArgs, InitArgs, ManArgs, ServiceArgs,
+    CompletionsArgs, ConnectArgs, DoctorArgs, HealthArgs, InitArgs, ManArgs, OpenArgs, ServiceArgs,
     ServiceCommand, ServiceInstallArgs,
 };
 pub use eval::{
@@ -117,6 +117,10 @@ pub enum Command {
     /// Show whether running proxies are ready
     #[command(alias = "status")]
     Health(HealthArgs),
+    /// Open the page of a running proxy in the browser
+    Open(OpenArgs),
+    /// Watch a running proxy in the terminal: its sessions, its tools and what it saves
+    Top(TopArgs),
     /// List recorded sessions, newest last
     Sessions(SessionsArgs),
     /// List recorded tool calls, newest last
@@ -376,6 +380,30 @@ pub struct SessionsArgs {
     /// Maximum number of sessions to list, the newest ones
     #[arg(long, value_name = "N", default_value_t = 1_000, value_parser = clap::value_parser!(u32).range(1..))]
     pub limit: u32,
+}
+
+/// Options of `top`.
+#[derive(Clone, Debug, Args)]
+#[command(after_help = "\
+Keys: 1 2 3 views, j k select, Enter open, Esc close, s sort, / filter, ? help, q quit.
+
+Exit codes: 0 done, 1 no proxy answers or no terminal, 2 wrong usage.")]
+pub struct TopArgs {
+    /// The location of the token, and the output format.
+    #[command(flatten)]
+    pub store: StoreArgs,
+    /// Control address of the proxy [default: the first proxy of the data directory]
+    #[arg(long, value_name = "ADDR", value_parser = address)]
+    pub control: Option<SocketAddr>,
+    /// Maximum age of the data, in seconds; it is read earlier when something happens
+    #[arg(long, value_name = "SECONDS", default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..=3_600))]
+    pub interval: u32,
+    /// Print the first screen as text of 80 x 24 characters, and exit
+    #[arg(long, conflicts_with = "format")]
+    pub once: bool,
+    /// Use only bold and reversed text [default: if `NO_COLOR` is set]
+    #[arg(long)]
+    pub no_color: bool,
 }
 
 /// Options of `recommend`.

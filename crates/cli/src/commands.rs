@@ -3,7 +3,7 @@
 mod audit;
 mod browser;
 mod calls;
-mod clients;
+pub(crate) mod clients;
 mod config;
 mod confirmation;
 mod connect;
@@ -11,7 +11,7 @@ mod control_port;
 mod data;
 mod db;
 mod demo;
-mod doctor;
+pub(crate) mod doctor;
 mod empty_store;
 mod eval;
 mod experiment;
@@ -25,6 +25,7 @@ mod lists;
 mod login;
 mod model;
 pub(crate) mod moment;
+mod open;
 mod overrides;
 mod pause;
 mod predictor;
@@ -40,10 +41,11 @@ mod sighup;
 mod start_notes;
 mod table;
 mod tools;
+mod top;
 mod tune;
 mod uninstall;
 mod upstreams;
-mod user_clients;
+pub(crate) mod user_clients;
 
 use anyhow::Context;
 use serde_json::json;
@@ -129,6 +131,16 @@ pub fn run(cli: Cli, extensions: Extensions) -> anyhow::Result<()> {
         Command::Health(arguments) => {
             let config = load_config(&arguments.store.places.overrides())?;
             wait_for(health::run(&config, &arguments))
+        }
+        Command::Open(arguments) => {
+            let process = ProcessEnv::of_process()?;
+            let config = load(&arguments.store.places.overrides(), &process)?;
+            wait_for(open::run(&config, &process.environment, &arguments))
+        }
+        Command::Top(arguments) => {
+            let process = ProcessEnv::of_process()?;
+            let config = load(&arguments.store.places.overrides(), &process)?;
+            wait_for(top::run(&config, &process.environment, &arguments))
         }
         Command::Completions(arguments) => shell::completions(&arguments),
         Command::Man(arguments) => shell::man(&arguments),

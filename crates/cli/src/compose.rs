@@ -16,6 +16,7 @@ mod reload_targets;
 mod safeguards;
 mod search;
 mod settings;
+mod setup_report;
 mod telemetry;
 mod upstreams;
 mod weights;
@@ -31,7 +32,7 @@ use riglm_adapters_storage::Storage;
 use riglm_adapters_telemetry::OtlpTracer;
 use riglm_app::clock::SystemClock;
 use riglm_app::control::audit_log::AuditLog;
-use riglm_app::control::settings::{Settings, SettingsTrail};
+use riglm_app::control::settings::{SettingsTrail, SharedSettings};
 use riglm_app::proxy::{OwnTool, OwnToolNames, OwnToolSet, Proxy, ProxyParts, Upstream};
 use riglm_app::selection::{Forbidden, ListFilter};
 use riglm_app::tracking::Recorder;
@@ -67,6 +68,7 @@ use safeguards::SafeguardsFactory;
 use search::search_from;
 pub use search::{EncoderUse, encoders_from, needs_encoders};
 use settings::LiveSettings;
+use setup_report::setup_from;
 use telemetry::Telemetry;
 pub(crate) use upstreams::guard;
 use upstreams::{UpstreamFactory, upstreams_from};
@@ -195,6 +197,7 @@ pub async fn build(
         telemetry: base.telemetry.clone(),
         n_followed: AtomicU64::new(0),
     };
+    let setup = setup_from(&base, following.as_ref());
     let settings = following.map(|following| settings_from(&base, following, current, targets));
     let operating = CancellationToken::new();
     let sources = ControlSources {
@@ -206,6 +209,7 @@ pub async fn build(
         recorder: &recorder,
         stop: &operating,
         settings,
+        setup,
         keys: &keys,
     };
     let parts = sources.into_parts(&base);
@@ -355,7 +359,7 @@ fn settings_from(
     following: ReloadSource,
     upstreams: Vec<Upstream>,
     targets: ReloadTargets,
-) -> Arc<dyn Settings> {
+) -> SharedSettings {
     let ReloadSource {
         loaded,
         watch,

@@ -1,8 +1,10 @@
-//! `POST /upstreams/{name}/approve`: approval of changed tool definitions.
+//! `GET /upstreams/{name}/held` and `POST /upstreams/{name}/approve`: changed tool definitions that
+//! wait for approval, and their approval.
 
 use axum::extract::State;
 use axum::{Extension, Json};
-use riglm_app::control::approvals::{ApprovalError, ApprovalRequest};
+use riglm_app::control::approvals::{ApprovalError, ApprovalRequest, HeldDefinition};
+use riglm_app::control::name_lookup::quote;
 use riglm_domain::id::ToolName;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
@@ -10,9 +12,61 @@ use validator::{Validate, ValidationError};
 
 use crate::access::Actor;
 use crate::body::Valid;
+use crate::handlers::upstreams::HeldView;
 use crate::path::Segment;
 use crate::problem::{BodyErrors, NotFoundError, Problem, ProblemBody, TokenErrors};
 use crate::state::ControlParts;
+
+/// The held changes of an upstream.
+#[derive(Debug, Serialize, ToSchema)]
+pub(crate) struct HeldList {
+    /// The first 100 changes that wait for approval, by tool name. `GET /upstreams` has all of
+    /// them, without definitions.
+    held: Vec<HeldDefinitionView>,
+}
+
+/// A held change with the definitions before and after it.
+#[derive(Debug, Serialize, ToSchema)]
+#[schema(as = HeldDefinition)]
+pub(crate) struct HeldDefinitionView {
+    /// The change.
+    #[serde(flatten)]
+    change: HeldView,
+    /// JSON text of the held definition; `null` if it has more than 64 KiB.
+    definition: Option<String>,
+    /// JSON text of the approved definition; `null` for a new tool, and if the text is not stored.
+    approved_definition: Option<String>,
+}
+
+impl From<HeldDefinition> for HeldDefinitionView {
+    fn from(held: HeldDefinition) -> Self {
+        Self {
+            change: held.change.into(),
+            definition: held.definition,
+            approved_definition: held.approved_definition,
+        }
+    }
+}
+
+/// List the held changes of the tools of an upstream, with both definitions.
+#[utoipa::path(
+    get, path = "/upstreams/{name}/held", operation_id = "listHeldChanges", tag = "deciding", security(("token" = ["read"])),
+    params(("name" = String, Path, description = "Name of the upstream.")),
+    responses(
+        (status = OK, description = "The held changes; empty if changes need no approval.", body = HeldList),
+        TokenErrors, NotFoundError,
+    )
+)]
+pub(crate) async fn list(
+    State(parts): State<ControlParts>,
+    Segment(name): Segment,
+) -> Result<Json<HeldList>, Problem> {
+    let held = parts.proxy.held_definitions(&name);
+    let held = held.ok_or_else(|| ApprovalError::UnknownUpstream(quote(&name)))?;
+    Ok(Json(HeldList {
+        held: held.into_iter().map(Into::into).collect(),
+    }))
+}
 
 /// The changes to approve.
 #[derive(Debug, Deserialize, Validate, ToSchema)]

@@ -71,6 +71,8 @@ pub(crate) struct PredictedTool {
     name: String,
     /// Name of the upstream.
     upstream: String,
+    /// Name of the tool at the upstream.
+    tool: String,
     /// Natural logarithm of the probability, with six decimals.
     score: f64,
     /// Probability that this tool is called next, with six decimals.
@@ -136,6 +138,7 @@ impl From<ForecastTool> for PredictedTool {
         };
         Self {
             upstream: tool.tool.upstream.as_str().into(),
+            tool: tool.tool.tool.as_str().into(),
             name: tool.name,
             // JSON cannot represent the logarithm of probability 0.
             score: to_six_decimals(tool.probability.max(f64::MIN_POSITIVE).ln()),

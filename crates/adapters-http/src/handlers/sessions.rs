@@ -130,7 +130,7 @@ impl ConnectionView {
         }
     }
 
-    fn from_listed(session: &ListedSession) -> Self {
+    pub(crate) fn from_listed(session: &ListedSession) -> Self {
         Self {
             has_more_calls: session.has_more_calls,
             ..Self::new(

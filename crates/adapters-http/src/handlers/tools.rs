@@ -1,14 +1,16 @@
 //! `GET /tools` and `GET /tools/{tool_name}/stats`: known tools and their statistics.
 
-use std::collections::{BTreeMap, HashSet};
+use std::borrow::Cow;
+use std::collections::BTreeMap;
 
 use axum::Json;
 use axum::extract::State;
 use jiff::Timestamp;
 use riglm_app::control::name_lookup::quote;
-use riglm_app::control::queries::{KnownTool, Queries, ToolLookup, ToolUsage};
-use riglm_domain::catalog::tool::ToolRef;
+use riglm_app::control::queries::{KnownTool, Queries, ToolLookup, ToolUsage, UsedTool};
+use riglm_domain::catalog::naming::tool_aliases;
 use riglm_domain::id::UpstreamName;
+use riglm_domain::usage::ToolStatistics;
 use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
 use validator::Validate;
@@ -23,6 +25,9 @@ use crate::views::ToolView;
 
 /// The default number of days for which calls are counted.
 const USUAL_DAYS: u32 = 30;
+
+/// The longest description in a list of tools, in characters.
+const MAX_DESCRIPTION_CHARS: usize = 300;
 
 /// Filter and page parameters.
 #[derive(Debug, Deserialize, Validate, IntoParams)]
@@ -61,7 +66,7 @@ fn usual_days() -> u32 {
 #[derive(Debug, Serialize, ToSchema)]
 pub(crate) struct ToolList {
     /// Tools, by upstream and name.
-    tools: Vec<KnownToolView>,
+    tools: Vec<UsedToolView>,
     /// Cursor of the next page; `null` on the last page.
     next_cursor: Option<String>,
 }
@@ -97,6 +102,59 @@ impl From<&KnownTool> for KnownToolView {
             last_seen: definition.last_seen,
         }
     }
+}
+
+/// A tool that an upstream listed, with its use.
+#[derive(Debug, Serialize, ToSchema)]
+#[schema(as = UsedTool)]
+pub(crate) struct UsedToolView {
+    /// The tool with its definition.
+    #[serde(flatten)]
+    known: KnownToolView,
+    /// Number of calls within `days` that failed: with an error or a timeout.
+    errors: u64,
+    /// Number of calls within `days` without a recorded end.
+    open: u64,
+    /// Latency of the calls within `days`.
+    latency_us: LatencyView,
+    /// Tokens of the definition; `null` if its text is not stored.
+    definition_tokens: Option<u64>,
+    /// Mean number of tokens of the results of its newest calls: at most 20, of the newest 5,000
+    /// calls of all tools. `null` if no result of them was counted.
+    result_tokens: Option<u64>,
+    /// Time of the newest recorded call; `null` if there is none.
+    last_call: Option<Timestamp>,
+    /// The first 300 characters of the description; `null` if there is none, or if the text of the
+    /// definition is not stored.
+    description: Option<String>,
+}
+
+impl From<&UsedTool> for UsedToolView {
+    fn from(used: &UsedTool) -> Self {
+        let statistics = used.statistics.as_ref();
+        Self {
+            known: (&used.known).into(),
+            errors: statistics.map_or(0, ToolStatistics::n_failed),
+            open: statistics.map_or(0, |statistics| statistics.n_open),
+            latency_us: LatencyView::new(statistics),
+            definition_tokens: used.definition_tokens,
+            result_tokens: used.result_tokens,
+            last_call: used.last_call,
+            description: description(&used.known.definition.sighting.definition),
+        }
+    }
+}
+
+/// Returns the beginning of the description in a definition.
+fn description(definition: &str) -> Option<String> {
+    #[derive(Deserialize)]
+    struct Definition<'a> {
+        #[serde(borrow)]
+        description: Option<Cow<'a, str>>,
+    }
+    let read: Definition<'_> = serde_json::from_str(definition).ok()?;
+    let text = read.description?;
+    Some(text.chars().take(MAX_DESCRIPTION_CHARS).collect())
 }
 
 /// List all known tools.
@@ -142,8 +200,10 @@ pub(crate) async fn list(
     let next_cursor = next.map(|known| {
         serde_json::json!([known.tool.upstream.as_str(), known.tool.tool.as_str()]).to_string()
     });
+    // Only the page gets its figures: those of thousands of tools would take long.
+    let used = queries.with_usage(tools, query.days).await?;
     Ok(Json(ToolList {
-        tools: tools.iter().map(Into::into).collect(),
+        tools: used.iter().map(Into::into).collect(),
         next_cursor,
     }))
 }
@@ -166,17 +226,16 @@ pub(crate) struct StatsQuery {
 #[derive(Debug, Serialize, ToSchema)]
 #[schema(as = ToolStats)]
 pub(crate) struct StatsView {
-    /// The tool.
+    /// The tool with its use.
     #[serde(flatten)]
-    known: KnownToolView,
+    used: UsedToolView,
+    /// Names by which overrides may refer to it: the name at the upstream, and those with the
+    /// name of the upstream.
+    aliases: Vec<String>,
     /// Number of calls by outcome.
     outcomes: BTreeMap<&'static str, u64>,
-    /// Number of calls without a recorded end.
-    open: u64,
     /// Share of ended calls that succeeded; `null` if none ended.
     ok_rate: Option<f64>,
-    /// Latency of the calls.
-    latency_us: LatencyView,
     /// Number of sessions with a call of the tool, at any time.
     sessions: u64,
     /// Tools that were called next, at any time, the most frequent first.
@@ -195,6 +254,17 @@ pub(crate) struct LatencyView {
     p95: Option<u64>,
     /// 99th percentile.
     p99: Option<u64>,
+}
+
+impl LatencyView {
+    fn new(statistics: Option<&ToolStatistics>) -> Self {
+        let quantile = |share| statistics.and_then(|it| it.latency.quantile_us(share));
+        Self {
+            p50: quantile(0.5),
+            p95: quantile(0.95),
+            p99: quantile(0.99),
+        }
+    }
 }
 
 /// A tool that was called after another tool.
@@ -219,21 +289,16 @@ pub(crate) struct UsedWith {
 
 impl From<ToolUsage> for StatsView {
     fn from(usage: ToolUsage) -> Self {
-        let statistics = usage.statistics.as_ref();
-        let quantile =
-            |share: f64| statistics.and_then(|statistics| statistics.latency.quantile_us(share));
+        let statistics = usage.used.statistics.as_ref();
         let outcomes = statistics.map(|statistics| &statistics.outcomes);
+        let tool = &usage.used.known.tool;
+        let aliases = tool_aliases(&tool.upstream, &tool.tool);
         Self {
+            aliases: aliases.iter().map(|name| name.as_str().into()).collect(),
             outcomes: (outcomes.into_iter().flatten())
                 .map(|(outcome, n_calls)| (outcome.as_str(), *n_calls))
                 .collect(),
-            open: statistics.map_or(0, |statistics| statistics.n_open),
-            ok_rate: statistics.and_then(riglm_domain::usage::ToolStatistics::ok_rate),
-            latency_us: LatencyView {
-                p50: quantile(0.5),
-                p95: quantile(0.95),
-                p99: quantile(0.99),
-            },
+            ok_rate: statistics.and_then(ToolStatistics::ok_rate),
             sessions: usage.n_sessions,
             followed_by: (usage.next.iter())
                 .map(|next| FollowedBy {
@@ -243,7 +308,7 @@ impl From<ToolUsage> for StatsView {
                 .collect(),
             used_with: (usage.session_key.iter())
                 .map(|pair| UsedWith {
-                    tool: if pair.tool_a == usage.known.tool {
+                    tool: if pair.tool_a == usage.used.known.tool {
                         (&pair.tool_b).into()
                     } else {
                         (&pair.tool_a).into()
@@ -252,7 +317,7 @@ impl From<ToolUsage> for StatsView {
                     mean_distance: pair.mean_distance,
                 })
                 .collect(),
-            known: (&usage.known).into(),
+            used: (&usage.used).into(),
         }
     }
 }
@@ -277,7 +342,7 @@ pub(crate) async fn stats(
     Params(query): Params<StatsQuery>,
 ) -> Result<Json<StatsView>, Problem> {
     let queries = require_store(parts.queries)?;
-    let mut tools = queries.tools(query.days).await?;
+    let tools = queries.tools(query.days).await?;
     let tool = match Queries::resolve_name(&tools, &name, query.upstream.as_deref()) {
         ToolLookup::One(tool) => tool,
         ToolLookup::None => {
@@ -303,13 +368,11 @@ pub(crate) async fn stats(
             return Err(Problem::conflict(detail));
         }
     };
-    let listed: HashSet<ToolRef> = tools.iter().map(|known| known.tool.clone()).collect();
-    tools.retain(|known| known.tool == tool);
-    let Some(known) = tools.pop() else {
+    let usage = queries.tool(tools, &tool, query.days).await?;
+    let usage = usage.ok_or_else(|| {
         // Unreachable: the tool was found in this list above.
         let detail = format!("unknown tool {}: no upstream has listed it", quote(&name));
-        return Err(Problem::not_found(detail));
-    };
-    let usage = queries.tool(known, &listed, query.days).await?;
+        Problem::not_found(detail)
+    })?;
     Ok(Json(usage.into()))
 }

@@ -4,7 +4,7 @@ use axum::Json;
 use axum::extract::State;
 use jiff::Timestamp;
 use riglm_app::control::approvals::HeldChange;
-use riglm_app::proxy::UpstreamState;
+use riglm_app::proxy::{Proxy, UpstreamState};
 use serde::Serialize;
 use utoipa::ToSchema;
 
@@ -91,10 +91,14 @@ pub(crate) struct ToolSetView {
     responses((status = OK, description = "The upstreams.", body = UpstreamList), TokenErrors)
 )]
 pub(crate) async fn list(State(parts): State<ControlParts>) -> Json<UpstreamList> {
-    let states = parts.proxy.upstream_states().into_iter();
     Json(UpstreamList {
-        upstreams: states.map(view).collect(),
+        upstreams: views(&parts.proxy),
     })
+}
+
+/// Returns the state of each upstream.
+pub(crate) fn views(proxy: &Proxy) -> Vec<UpstreamView> {
+    proxy.upstream_states().into_iter().map(view).collect()
 }
 
 fn view(state: UpstreamState) -> UpstreamView {

@@ -23,6 +23,7 @@ mod document;
 mod experiments;
 mod observing;
 mod overrides;
+mod page;
 mod problems;
 mod scene;
 

@@ -60,6 +60,18 @@ pub struct HeldChange {
     pub seen_at: Timestamp,
 }
 
+/// A change that waits for approval, with the definitions before and after it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct HeldDefinition {
+    /// The change.
+    pub change: HeldChange,
+    /// The JSON text of the new definition; `None` if it is too long to store.
+    pub definition: Option<String>,
+    /// The JSON text of the approved definition; `None` for a new tool, and if it is not known or
+    /// was too long to store.
+    pub approved_definition: Option<String>,
+}
+
 /// A request for approval: the changes to approve.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ApprovalRequest {
@@ -175,6 +187,13 @@ impl Approvals {
     #[must_use]
     pub fn pending_changes(&self, upstream: &UpstreamName) -> Vec<HeldChange> {
         self.line(upstream).pending_changes()
+    }
+
+    /// Returns the first 100 changes of an upstream that wait for approval with their definitions,
+    /// by the name of the tool. [`Self::pending_changes`] has all of them, without definitions.
+    #[must_use]
+    pub fn held_definitions(&self, upstream: &UpstreamName) -> Vec<HeldDefinition> {
+        self.line(upstream).held_definitions()
     }
 
     /// Approves changes. Returns the approvals.

@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 
 use jiff::Timestamp;
 use riglm_discovery::activity_units::{ActivityUnits, CONNECTIONS_PER_READ, MAX_ACTIVITY_ROWS};
-use riglm_domain::id::{SessionId, WorkSessionId};
+use riglm_domain::id::SessionId;
 use riglm_domain::selection::account::{ListAccount, ListActivity, ListSummary};
 use riglm_domain::selection::economics::CostModel;
 use riglm_ports::analytics::{ListRepository, StoreError};
@@ -40,6 +40,46 @@ pub struct RecentLists {
     pub n_connections: u64,
 }
 
+/// A work session with lists, or a connection without a work session.
+#[derive(Clone, Debug, PartialEq)]
+pub struct RecentSession {
+    /// The connection; for a work session, its first one in the order of reading.
+    pub connection: SessionId,
+    /// The time of its first call or search; without both, of its first list.
+    pub began_at: Timestamp,
+    /// The account of its lists.
+    pub lists: SessionLists,
+}
+
+impl RecentSession {
+    /// Returns `None` for a session without lists.
+    fn new(connection: SessionId, activity: &ListActivity, prices: &CostModel) -> Option<Self> {
+        let lists = SessionLists::new(activity, prices)?;
+        let calls = activity.calls.iter().map(|call| call.at);
+        let searches = activity.searches.iter().map(|search| search.at);
+        // The first list of a work session may be days older, if its connection got it before the
+        // work session began.
+        let first_use = calls.chain(searches).min();
+        let first_list = || activity.lists.iter().map(|list| list.at).min();
+        Some(Self {
+            connection,
+            began_at: first_use.or_else(first_list)?,
+            lists,
+        })
+    }
+}
+
+/// The sessions with lists of a period.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct RecentSessions {
+    /// The sessions with lists.
+    pub sessions: Vec<RecentSession>,
+    /// The number of connections that were read, with or without lists.
+    pub n_connections: u64,
+    /// Whether older sessions of the period were left out.
+    pub is_cut: bool,
+}
+
 /// Returns the accounts of the connections with lists.
 ///
 /// # Errors
@@ -61,22 +101,6 @@ pub async fn accounts_of(
     Ok(accounts)
 }
 
-/// Returns the account of a work session over all its connections; `None` if it has no list.
-///
-/// # Errors
-///
-/// Returns [`StoreError`] if the store fails.
-pub async fn account_of_work_session(
-    store: &dyn ListRepository,
-    work_session: WorkSessionId,
-    prices: &CostModel,
-) -> Result<Option<SessionLists>, StoreError> {
-    let activity = store
-        .list_activity_of(work_session, MAX_ACTIVITY_ROWS)
-        .await?;
-    Ok(SessionLists::new(&activity, prices))
-}
-
 /// Returns the costs and savings of the newest `limit` connections that began at `since` or later:
 /// by work session, or by connection for those without. `clients` has the declared names of
 /// clients; a work session has the name of its first connection.
@@ -96,20 +120,69 @@ pub async fn recent_lists(
         n_connections: units.n_connections as u64,
         ..RecentLists::default()
     };
-    let client = |connection: &SessionId| clients.get(connection).map(String::as_str);
-    for page in units.connections.chunks(CONNECTIONS_PER_READ) {
-        for (connection, lists) in accounts_of(store, page, prices).await? {
-            (recent.summary).add(&lists.policy, client(&connection), &lists.account);
-        }
-    }
-    for (work_session, connection) in units.work_sessions {
-        let lists = account_of_work_session(store, work_session, prices).await?;
-        if let Some(lists) = lists {
-            (recent.summary).add(&lists.policy, client(&connection), &lists.account);
-        }
+    for RecentSession {
+        connection, lists, ..
+    } in sessions_of(store, units, prices).await?
+    {
+        let client = clients.get(&connection).map(String::as_str);
+        (recent.summary).add(&lists.policy, client, &lists.account);
     }
     Ok(recent)
 }
 
+/// Returns the sessions with lists among the newest `limit` connections that began at `since` or
+/// later, and among their newest `limit` work sessions.
+///
+/// # Errors
+///
+/// Returns [`StoreError`] if the store fails.
+pub async fn recent_sessions(
+    store: &dyn ListRepository,
+    since: Timestamp,
+    limit: u32,
+    prices: &CostModel,
+) -> Result<RecentSessions, StoreError> {
+    let max_units = limit as usize;
+    let mut units = ActivityUnits::read(store, since, limit).await?;
+    let n_connections = units.n_connections;
+    // One connection more than the limit tells whether there are more. A read of identifiers is
+    // cheap, and it is only made at the limit.
+    let mut is_cut = n_connections >= max_units
+        && (store.sessions_since(since, limit.saturating_add(1)).await?).len() > n_connections;
+    // Each work session is read on its own, and one connection may have any number of them. Their
+    // identifiers sort by time.
+    while units.work_sessions.len() > max_units {
+        units.work_sessions.pop_first();
+        is_cut = true;
+    }
+    Ok(RecentSessions {
+        sessions: sessions_of(store, units, prices).await?,
+        n_connections: n_connections as u64,
+        is_cut,
+    })
+}
+
+/// Returns the sessions with lists among some units.
+async fn sessions_of(
+    store: &dyn ListRepository,
+    units: ActivityUnits,
+    prices: &CostModel,
+) -> Result<Vec<RecentSession>, StoreError> {
+    let mut sessions = Vec::new();
+    for page in units.connections.chunks(CONNECTIONS_PER_READ) {
+        let activities = store.list_activities(page, MAX_ACTIVITY_ROWS).await?;
+        sessions.extend(activities.iter().filter_map(|(connection, activity)| {
+            RecentSession::new(*connection, activity, prices)
+        }));
+    }
+    for (work_session, connection) in units.work_sessions {
+        let activity = store
+            .list_activity_of(work_session, MAX_ACTIVITY_ROWS)
+            .await?;
+        sessions.extend(RecentSession::new(connection, &activity, prices));
+    }
+    Ok(sessions)
+}
+
 #[cfg(test)]
-mod tests;
+pub(super) mod tests;

@@ -1,12 +1,13 @@
 //! Queries on recorded data for operators: sessions, their timelines, and tools.
 
+mod paths;
 mod timeline;
 mod tools;
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use jiff::Timestamp;
+use jiff::{SignedDuration, Timestamp};
 use riglm_domain::catalog::tool::ToolRef;
 use riglm_domain::id::{RecommendationId, SessionId, WorkSessionId};
 use riglm_domain::privacy::canonical::KeyedHash;
@@ -19,9 +20,13 @@ use riglm_ports::analytics::{
     StoreError, ToolDefinitionRepository, UsageRepository,
 };
 use riglm_ports::clock::Clock;
+use tokio::sync::Mutex;
 
+use self::tools::RecentUses;
 use crate::proxy::Proxy;
+use crate::tracking::CachedTokenCounter;
 
+pub use paths::{ToolPath, ToolPaths, tool_paths};
 pub use timeline::{Timeline, TimelineEntry};
 pub use tools::{KnownTool, ToolLookup, ToolUsage, UpstreamUsage, UsedTool};
 
@@ -52,6 +57,10 @@ pub struct Queries {
     store: Arc<dyn QueryStore>,
     clock: Arc<dyn Clock>,
     proxy: Option<Arc<Proxy>>,
+    /// Counts the tokens of definitions.
+    counter: Option<Arc<CachedTokenCounter>>,
+    /// The recent use of tools, for a short time.
+    recent: Mutex<Option<RecentUses>>,
 }
 
 /// Maximum number of calls of a session that a page counts and checks. A session with 100,000 calls
@@ -98,6 +107,8 @@ impl Queries {
             store,
             clock,
             proxy: None,
+            counter: None,
+            recent: Mutex::default(),
         }
     }
 
@@ -106,6 +117,15 @@ impl Queries {
     pub fn with_proxy(self, proxy: Arc<Proxy>) -> Self {
         Self {
             proxy: Some(proxy),
+            ..self
+        }
+    }
+
+    /// Adds a counter, so that the tokens of definitions are known.
+    #[must_use]
+    pub fn with_token_counter(self, counter: CachedTokenCounter) -> Self {
+        Self {
+            counter: Some(Arc::new(counter)),
             ..self
         }
     }
@@ -126,6 +146,18 @@ impl Queries {
     #[must_use]
     pub fn definitions(&self) -> &dyn ToolDefinitionRepository {
         &*self.store
+    }
+
+    /// Returns the repository of the lists of sessions.
+    #[must_use]
+    pub fn lists(&self) -> &dyn ListRepository {
+        &*self.store
+    }
+
+    /// Returns the start of the period of this many days up to now.
+    #[must_use]
+    pub fn start_of_period(&self, days: u32) -> Timestamp {
+        days_before(self.clock.now(), days)
     }
 
     /// Returns a page of the sessions before the cursor `before`, the newest first.
@@ -256,4 +288,10 @@ impl SessionView {
             Self::Work(session) => SessionKey::Work(session.id),
         }
     }
+}
+
+/// Returns the time this many times 24 hours before `now`, or 1970 if that is out of range.
+pub(super) fn days_before(now: Timestamp, days: u32) -> Timestamp {
+    let back = SignedDuration::from_hours(24 * i64::from(days));
+    now.checked_sub(back).unwrap_or(Timestamp::UNIX_EPOCH)
 }

@@ -95,6 +95,9 @@ pub trait Settings: Send + Sync + fmt::Debug {
     ) -> ReplaceFuture<'a>;
 }
 
+/// The settings of the process, shared by the services that read or change them.
+pub type SharedSettings = Arc<dyn Settings>;
+
 /// Records changes of settings with their actor, in the audit trail (if there is one) and in the
 /// log.
 #[derive(Debug)]

@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 
 use arc_swap::{ArcSwap, ArcSwapOption};
 use futures_util::future::join_all;
+use jiff::Timestamp;
 use parking_lot::Mutex;
 use riglm_domain::catalog::naming::NamespacePolicy;
 use riglm_domain::catalog::tool_approval::ToolApproval;
@@ -28,7 +29,7 @@ use super::page_cache::PageCache;
 use super::session::ClientSession;
 use super::shared_state::SharedState;
 use super::upstream_set::{Upstream, UpstreamSet, UpstreamState};
-use crate::control::approvals::{ApprovalError, ApprovalRequest};
+use crate::control::approvals::{ApprovalError, ApprovalRequest, HeldDefinition};
 use crate::control::name_lookup::quote;
 use crate::limits::Limits;
 use crate::long_work::LongTextWork;
@@ -194,6 +195,23 @@ impl Proxy {
     pub fn upstream_states(&self) -> Vec<UpstreamState> {
         let set = self.shared.upstreams.load();
         set.entries.iter().map(|entry| entry.state()).collect()
+    }
+
+    /// Returns the held changes of the tools of an upstream with their definitions, by tool name.
+    /// Returns `None` for an unknown upstream.
+    #[must_use]
+    pub fn held_definitions(&self, upstream: &str) -> Option<Vec<HeldDefinition>> {
+        let set = self.shared.upstreams.load();
+        let mut entries = set.entries.iter();
+        let entry = entries.find(|entry| entry.name().as_str() == upstream)?;
+        let approvals = entry.upstream.approvals.as_ref();
+        Some(approvals.map_or_else(Vec::new, |held| held.held_definitions(entry.name())))
+    }
+
+    /// Returns the current time of the clock with which records are made.
+    #[must_use]
+    pub fn now(&self) -> Timestamp {
+        self.shared.recorder.now()
     }
 
     /// Returns the current limits.

@@ -8,6 +8,7 @@ use clap_complete::Shell;
 use url::Url;
 
 use super::{HomeArgs, LocationArgs, OutputFormat, StoreArgs};
+use crate::config::address;
 
 /// Options of `connect`.
 #[derive(Clone, Debug, Args)]
@@ -40,6 +41,30 @@ pub struct HealthArgs {
     /// Control address of the proxy [default: the proxies of the data directory]
     #[arg(long, value_name = "ADDR")]
     pub control: Option<SocketAddr>,
+}
+
+/// Options of `open`.
+#[derive(Clone, Debug, Args)]
+#[command(after_help = "\
+The address has a code that logs in once, within a minute. The token of the control port is never in
+it. Without a display, and if the output is no terminal, the address is only printed.
+
+Examples:
+  riglm open                            The page of the running proxy
+  riglm open --print                    Only print the address
+  riglm open --control 127.0.0.1:8644   The page of another proxy
+
+Exit codes: 0 done, 1 no proxy runs or it has no page, 2 wrong usage.")]
+pub struct OpenArgs {
+    /// The location of the token, and the output format.
+    #[command(flatten)]
+    pub store: StoreArgs,
+    /// Control address of the proxy [default: the first proxy of the data directory]
+    #[arg(long, value_name = "ADDR", value_parser = address)]
+    pub control: Option<SocketAddr>,
+    /// Print the address instead of opening a browser
+    #[arg(long)]
+    pub print: bool,
 }
 
 /// Options of `doctor`.

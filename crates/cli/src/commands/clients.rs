@@ -19,17 +19,17 @@ use crate::output::print;
 
 /// A client of the output.
 #[derive(Debug)]
-struct ClientRow {
-    client: &'static Client,
+pub(crate) struct ClientRow {
+    pub(crate) client: &'static Client,
     /// The files that exist.
-    files: Vec<String>,
-    is_installed: bool,
-    riglm: RiglmState,
+    pub(crate) files: Vec<String>,
+    pub(crate) is_installed: bool,
+    pub(crate) riglm: RiglmState,
 }
 
 /// The entries of a client that are riglm.
 #[derive(Debug)]
-enum RiglmState {
+pub(crate) enum RiglmState {
     /// The files cannot be read.
     Unreadable,
     /// There is none.
@@ -42,7 +42,7 @@ enum RiglmState {
 
 /// The reason why an entry that is riglm does not reach the proxy.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Defect {
+pub(crate) enum Defect {
     /// It has another address than this one.
     OtherAddress(String),
     /// It has no key, and the proxy needs one.
@@ -99,8 +99,7 @@ pub(super) fn defect(
 /// Returns the error of writing.
 pub(super) fn run(target: ImportTarget<'_>, arguments: &ClientsArgs) -> anyhow::Result<()> {
     let users = UserClients::new(target.config, target.process, &arguments.home)?;
-    let rows = clients().map(|client| row(&users, target.config, client));
-    let rows: Vec<ClientRow> = rows
+    let rows: Vec<ClientRow> = rows(&users, target.config)
         .filter(|row| row.is_installed || arguments.all)
         .collect();
     let text = if arguments.format.is_json() {
@@ -117,6 +116,11 @@ pub(super) fn run(target: ImportTarget<'_>, arguments: &ClientsArgs) -> anyhow::
         table(&columns, rows.iter().map(ClientRow::cells).collect())
     };
     Ok(print(&text)?)
+}
+
+/// Returns the clients that riglm knows, in the order of their table.
+pub(crate) fn rows(users: &UserClients, config: &Config) -> impl Iterator<Item = ClientRow> {
+    clients().map(move |client| row(users, config, client))
 }
 
 fn row(users: &UserClients, config: &Config, client: &'static Client) -> ClientRow {
@@ -174,7 +178,8 @@ impl RiglmState {
         }
     }
 
-    fn word(&self) -> &'static str {
+    /// Returns the state as a word of the output.
+    pub(crate) fn word(&self) -> &'static str {
         match self {
             Self::Unreadable => "unreadable",
             Self::Absent => "no",

@@ -5,17 +5,21 @@ use std::time::Duration;
 
 use futures_util::future::join_all;
 use http::{Method, StatusCode};
+use jiff::Timestamp;
 use reqwest::header::{CONTENT_TYPE, ETAG, HOST, IF_MATCH};
 use reqwest::redirect::Policy;
-use reqwest::{Client, RequestBuilder};
+use reqwest::{Client, RequestBuilder, Response};
 use riglm_adapters_http::ControlAddress;
 use riglm_adapters_storage::existing_control_token;
+use serde::Deserialize;
 use serde_json::{Map, Value};
 
 use crate::announcement;
 use crate::config::Config;
 
 const TIMEOUT: Duration = Duration::from_secs(5);
+/// The time after which a stream of events ends, and has to be opened again.
+const STREAM_LIFETIME: Duration = Duration::from_hours(24);
 /// The largest accepted body, in bytes.
 const MAX_BYTES: usize = 16 << 20;
 /// The number of attempts to change a tuning that others change, too.
@@ -107,6 +111,66 @@ pub(super) async fn readiness(
         }
     });
     Ok(join_all(asked).await)
+}
+
+/// A one-time code for the page of a proxy.
+#[derive(Debug)]
+pub(super) struct PageCode {
+    /// The control address of the proxy.
+    pub(super) address: SocketAddr,
+    pub(super) code: String,
+    pub(super) expires_at: Timestamp,
+    /// The control addresses of the other proxies that [`ask`] would ask.
+    pub(super) others: Vec<SocketAddr>,
+}
+
+/// Requests a one-time code for the page from the first of the proxies that [`ask`] asks, or from
+/// the next one if that gives none.
+///
+/// # Errors
+///
+/// Returns the answer if no proxy gives one.
+pub(super) async fn page_code(
+    config: &Config,
+    named: Option<SocketAddr>,
+) -> Result<PageCode, ControlAnswer> {
+    let ports = ControlPort::all(config, named)?;
+    let mut refusals = Vec::new();
+    for port in &ports {
+        match port.page_code().await {
+            Ok(IssuedCode { code, expires_at }) => {
+                let others = ports.iter().map(|other| other.address);
+                return Ok(PageCode {
+                    address: port.address,
+                    code,
+                    expires_at,
+                    others: others.filter(|other| *other != port.address).collect(),
+                });
+            }
+            Err(answer) => refusals.push(answer),
+        }
+    }
+    Err(merge_answers(refusals))
+}
+
+/// Opens the stream of events (`GET /events`) of the first of the proxies that [`ask`] asks, or of
+/// the next one if that has none. The caller limits the time of silence.
+///
+/// # Errors
+///
+/// Returns the answer if no proxy has a stream.
+pub(super) async fn events(
+    config: &Config,
+    named: Option<SocketAddr>,
+) -> Result<Response, ControlAnswer> {
+    let mut refusals = Vec::new();
+    for port in ControlPort::all(config, named)? {
+        match port.events().await {
+            Ok(stream) => return Ok(stream),
+            Err(answer) => refusals.push(answer),
+        }
+    }
+    Err(merge_answers(refusals))
 }
 
 /// Changes the tuning of the proxies that [`ask`] asks, and returns their configurations afterwards.
@@ -257,6 +321,48 @@ impl ControlPort {
         }
     }
 
+    /// Requests a one-time code for the page.
+    async fn page_code(&self) -> Result<IssuedCode, ControlAnswer> {
+        self.check().await?;
+        let request = self.request(Method::POST, "/page/codes");
+        let sent = send_request(request.bearer_auth(&self.token)).await;
+        let address = self.address;
+        let reason = match sent {
+            Ok(JsonResponse {
+                status: StatusCode::CREATED,
+                body: Some(body),
+                ..
+            }) => match serde_json::from_value::<IssuedCode>(body) {
+                Ok(issued) if issued.is_plain() => return Ok(issued),
+                _ => format!("the proxy at {address} returned no code for its page"),
+            },
+            Ok(JsonResponse {
+                status: StatusCode::NOT_FOUND,
+                ..
+            }) => format!("the proxy at {address} has no page: it is older than this program"),
+            sent => match self.read(sent) {
+                Ok(_) => format!("the proxy at {address} returned no code for its page"),
+                Err(answer) => return Err(answer),
+            },
+        };
+        Err(ControlAnswer::Unknown(reason))
+    }
+
+    /// Opens the stream of events.
+    async fn events(&self) -> Result<Response, ControlAnswer> {
+        self.check().await?;
+        let address = self.address;
+        let request = self.request(Method::GET, "/events");
+        let request = request.bearer_auth(&self.token).timeout(STREAM_LIFETIME);
+        let reason = match tokio::time::timeout(TIMEOUT, request.send()).await {
+            Ok(Ok(response)) if response.status() == StatusCode::OK => return Ok(response),
+            Ok(Ok(response)) => format!("{address} returned status {}", response.status()),
+            Ok(Err(error)) => format!("request to {address} failed: {error}"),
+            Err(_) => format!("{address} sends no events"),
+        };
+        Err(ControlAnswer::Unknown(reason))
+    }
+
     /// Checks that a control server listens at the address. The token is sent only then.
     async fn check(&self) -> Result<(), ControlAnswer> {
         let address = self.address;
@@ -350,6 +456,21 @@ impl ControlPort {
     }
 }
 
+/// The answer of `POST /page/codes`.
+#[derive(Debug, Deserialize)]
+struct IssuedCode {
+    code: String,
+    expires_at: Timestamp,
+}
+
+impl IssuedCode {
+    /// Returns whether the code can be a part of an address as it is.
+    fn is_plain(&self) -> bool {
+        let is_plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.' | '~');
+        !self.code.is_empty() && self.code.chars().all(is_plain)
+    }
+}
+
 /// A response of a control server.
 #[derive(Debug)]
 struct JsonResponse {
@@ -434,6 +555,18 @@ mod tests {
         assert_eq!(reached("0.0.0.0:8643"), "127.0.0.1:8643");
         assert_eq!(reached("[::]:8643"), "[::1]:8643");
         assert_eq!(reached("192.0.2.1:1"), "192.0.2.1:1");
+    }
+
+    #[test]
+    fn only_codes_that_fit_into_an_address_are_used() {
+        let issued = |code: &str| IssuedCode {
+            code: code.into(),
+            expires_at: Timestamp::UNIX_EPOCH,
+        };
+        assert!(issued("aZ09-_").is_plain());
+        for odd in ["", "a b", "a&token=b", "é", "a\u{1b}"] {
+            assert!(!issued(odd).is_plain(), "{odd:?}");
+        }
     }
 
     #[test]

@@ -28,8 +28,8 @@ use self::screen::Keeping;
 use self::session::{SessionPlay, play_session, tokens_of};
 use super::serve::stop_signal;
 use crate::args::DemoArgs;
-use crate::compose::{Extensions, Running};
-use crate::config::{Config, Environment, Overrides, ProcessEnv, load};
+use crate::compose::{Extensions, ReloadSource, Running};
+use crate::config::{Config, Environment, Overrides, ProcessEnv, Watch};
 use crate::demo::{DemoClient, DemoClock, DemoServer, ExpectedResult, Script};
 use crate::output::{note, print};
 use crate::{compose, telemetry};
@@ -48,7 +48,9 @@ pub(super) async fn run(arguments: DemoArgs) -> anyhow::Result<()> {
     let stopped = stop_signal()?;
     tokio::pin!(stopped);
     let directory = tempfile::tempdir().context("failed to create a temporary directory")?;
-    let config = config_in(directory.path())?;
+    let mut watch = watch_in(directory.path())?;
+    let loaded = watch.load()?;
+    let config = loaded.config.clone();
     telemetry::start(&config.logging);
     let clock = Arc::new(DemoClock::default());
     let extensions = Extensions {
@@ -57,7 +59,13 @@ pub(super) async fn run(arguments: DemoArgs) -> anyhow::Result<()> {
     };
     let progress = Progress::start();
     progress.step("starting the proxy and its servers");
-    let running = compose::start(config.clone(), None, extensions)
+    // With it, the control port shows the configuration and the set-up, as that of every proxy.
+    let following = ReloadSource {
+        loaded,
+        watch,
+        asked: Arc::default(),
+    };
+    let running = compose::start(config.clone(), Some(following), extensions)
         .await
         .context("failed to start the proxy")?;
     let demonstration = Demonstration {
@@ -91,9 +99,9 @@ pub(super) async fn run(arguments: DemoArgs) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Returns the configuration of a proxy in front of all servers. All other keys have their
-/// defaults; files and environment variables of the user are ignored.
-fn config_in(data_dir: &Path) -> anyhow::Result<Config> {
+/// Returns the sources of the configuration of a proxy in front of all servers. All other keys have
+/// their defaults; files and environment variables of the user are ignored.
+fn watch_in(data_dir: &Path) -> anyhow::Result<Watch> {
     let program =
         std::env::current_exe().context("failed to find the path of the riglm program")?;
     let sandbox = data_dir.join("sandbox");
@@ -122,9 +130,11 @@ fn config_in(data_dir: &Path) -> anyhow::Result<Config> {
     let surroundings = ProcessEnv {
         environment,
         working_directory: data_dir.into(),
+        // The clients of the user are not connected to the demonstration.
+        home_directory: Some(data_dir.into()),
         ..ProcessEnv::default()
     };
-    Ok(load(&overrides, &surroundings)?)
+    Ok(Watch::new(overrides, surroundings))
 }
 
 /// A demonstration with a running proxy.

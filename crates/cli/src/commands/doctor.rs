@@ -11,11 +11,11 @@ mod readable;
 use serde_json::json;
 
 use self::config_text::ConfigText;
-use self::finding::{Finding, Status};
+pub(crate) use self::finding::{Finding, Status};
 use self::readable::{Completeness, ReadableConfig};
 use super::import::plan::ImportTarget;
 use super::user_clients::UserClients;
-use crate::args::DoctorArgs;
+use crate::args::{DoctorArgs, HomeArgs, LocationArgs};
 use crate::config::{Config, ConfigSource, ProcessEnv, TuningUse};
 use crate::output::{number_of, print, printable};
 
@@ -35,7 +35,8 @@ struct Subject<'a> {
 ///
 /// Returns an error if there is a problem.
 pub(super) async fn run(process: &ProcessEnv, arguments: &DoctorArgs) -> anyhow::Result<()> {
-    let findings = check(process, arguments).await;
+    let source = ConfigSource::new(arguments.places.overrides(), process.clone());
+    let findings = check(&source, &arguments.home).await;
     let count = |status: Status| findings.iter().filter(|it| it.status == status).count();
     let (n_problems, n_warnings) = (count(Status::Problem), count(Status::Warning));
     if arguments.format.is_json() {
@@ -55,10 +56,14 @@ pub(super) async fn run(process: &ProcessEnv, arguments: &DoctorArgs) -> anyhow:
     Ok(())
 }
 
-/// Makes all checks. Those that need the configuration use the parts of it that can be loaded.
-async fn check(process: &ProcessEnv, arguments: &DoctorArgs) -> Vec<Finding> {
-    let overrides = arguments.places.overrides();
-    let source = ConfigSource::new(overrides.clone(), process.clone());
+/// Makes all checks. Those that need the configuration use the parts of it that can be loaded. It
+/// reads files and asks the service manager on the thread of the caller.
+pub(crate) async fn check(source: &ConfigSource, home: &HomeArgs) -> Vec<Finding> {
+    let (overrides, process) = (source.overrides(), source.surroundings());
+    let places = LocationArgs {
+        config: overrides.file.clone(),
+        data_dir: overrides.data_dir.clone(),
+    };
     let file = source.file();
     let text = file.as_deref().and_then(ConfigText::read);
     let (readable, mut findings) = match source.load(TuningUse::IfSound) {
@@ -67,13 +72,13 @@ async fn check(process: &ProcessEnv, arguments: &DoctorArgs) -> Vec<Finding> {
             (Some(ReadableConfig::whole(loaded.config)), findings)
         }
         Err(error) => {
-            let readable = ReadableConfig::of_parts(text.as_ref(), &overrides, process);
+            let readable = ReadableConfig::of_parts(text.as_ref(), overrides, process);
             (readable, configuration::of_error(error))
         }
     };
     let Some(readable) = readable else {
         findings.push(data::check_clock());
-        findings.extend(proxy::check_service(process, &arguments.places));
+        findings.extend(proxy::check_service(process, &places));
         return findings;
     };
     let config = &readable.config;
@@ -86,13 +91,13 @@ async fn check(process: &ProcessEnv, arguments: &DoctorArgs) -> Vec<Finding> {
     findings.extend(configuration::check_text(subject));
     findings.extend(configuration::check_upstreams(subject).await);
     findings.extend(data::check(config).await);
-    findings.extend(proxy::check(config, process, &arguments.places).await);
+    findings.extend(proxy::check(config, process, &places).await);
     let target = ImportTarget {
         config,
         process,
-        overrides: &overrides,
+        overrides,
     };
-    match UserClients::new(config, process, &arguments.home) {
+    match UserClients::new(config, process, home) {
         Ok(users) => {
             findings.extend(client_files::check(target, &users, readable.completeness));
         }

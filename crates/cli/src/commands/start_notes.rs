@@ -53,13 +53,15 @@ impl StartNotes<'_> {
         );
         let upstreams = self.config.upstreams().unwrap_or_default();
         let upstreams: Vec<String> = upstreams.iter().map(upstream_summary).collect();
-        let mut lines = vec![
-            served,
-            control,
+        let mut lines = vec![served, control];
+        if self.control.is_some() {
+            lines.push("page: riglm open".into());
+        }
+        lines.extend([
             file,
             format!("data in {}", data_dir.display()),
             format!("upstreams: {}", upstreams.join(", ")),
-        ];
+        ]);
         lines.extend(model_hint(self.config));
         lines
     }

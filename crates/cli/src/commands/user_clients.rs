@@ -4,16 +4,26 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 use anyhow::Context as _;
-use riglm_adapters_clients::configuration::{Ledger, Os, Places, RiglmIdentity};
+use riglm_adapters_clients::configuration::{Client, Ledger, Os, Places, RiglmIdentity, clients};
 
 use crate::args::HomeArgs;
 use crate::commands::connect::proxy_url;
 use crate::config::{Config, ProcessEnv};
 use crate::exit::WrongUsage;
 
+/// Names that clients give themselves, where they differ from the identifier.
+const ALIASES: [(&str, &str); 4] = [
+    ("vscode", "visualstudiocode"),
+    ("claude-desktop", "claudeai"),
+    ("devin", "windsurf"),
+    ("copilot-cli", "githubcopilot"),
+];
+/// The largest number of words of a name in [`ALIASES`], or of an identifier.
+const MAX_WORDS: usize = 3;
+
 /// The clients of a user.
 #[derive(Clone, Debug)]
-pub(super) struct UserClients {
+pub(crate) struct UserClients {
     pub(super) places: Places,
     /// The addresses and programs that are riglm.
     pub(super) riglm: RiglmIdentity,
@@ -27,7 +37,7 @@ impl UserClients {
     /// # Errors
     ///
     /// Returns [`WrongUsage`] if there is no home directory.
-    pub(super) fn new(
+    pub(crate) fn new(
         config: &Config,
         process: &ProcessEnv,
         arguments: &HomeArgs,
@@ -74,4 +84,64 @@ impl UserClients {
 pub(super) fn endpoint(config: &Config, profile: Option<&str>) -> Option<String> {
     let url = proxy_url(config.listen.address, profile).ok()?;
     Some(url.to_string())
+}
+
+/// Returns the names that a client gives itself, in lower case and without separators.
+pub(super) fn own_names(client: &Client) -> impl Iterator<Item = String> {
+    let aliases = ALIASES.iter().filter(move |(id, _)| *id == client.id);
+    let aliases = aliases.map(|(_, alias)| (*alias).to_owned());
+    aliases.chain([without_separators(client.id)])
+}
+
+/// Returns a name in lower case, with its ASCII letters and digits only.
+pub(super) fn without_separators(name: &str) -> String {
+    let letters = name.chars().filter(char::is_ascii_alphanumeric);
+    letters.collect::<String>().to_ascii_lowercase()
+}
+
+/// Returns the client that declares a name in a session: the one of whose own names the longest is
+/// the beginning of it, in whole words.
+pub(crate) fn client_that_declares(name: &str) -> Option<&'static Client> {
+    let words = name.split(|c: char| !c.is_ascii_alphanumeric());
+    let words = words.filter(|word| !word.is_empty());
+    let mut beginning = String::new();
+    let mut longest = None;
+    for word in words.take(MAX_WORDS) {
+        beginning.push_str(&word.to_ascii_lowercase());
+        let client = clients().find(|client| own_names(client).any(|own| own == beginning));
+        longest = client.or(longest);
+    }
+    longest
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_declared_name_belongs_to_one_client() {
+        for (name, expected) in [
+            ("claude-code", Some("claude-code")),
+            ("claude-ai", Some("claude-desktop")),
+            ("cursor-vscode", Some("cursor")),
+            ("Visual Studio Code", Some("vscode")),
+            ("Visual Studio Code - Insiders", Some("vscode")),
+            ("codex-mcp-client", Some("codex")),
+            ("gemini-cli-mcp-client", Some("gemini")),
+            ("Zed", Some("zed")),
+            ("example-client", None),
+            ("amplifier", None),
+            ("", None),
+            ("\u{202e}\u{1b}[31m", None),
+        ] {
+            let found = client_that_declares(name).map(|client| client.id);
+            assert_eq!(found, expected, "{name:?}");
+        }
+    }
+
+    #[test]
+    fn no_own_name_has_more_words_than_are_compared() {
+        let n_words = |client: &Client| client.id.split('-').count();
+        assert!(clients().all(|client| n_words(client) <= MAX_WORDS));
+    }
 }

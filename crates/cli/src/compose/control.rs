@@ -10,7 +10,7 @@ use anyhow::Context;
 use async_trait::async_trait;
 use jiff::Timestamp;
 use riglm_adapters_http::{
-    ControlConfig, ControlParts, HealthSource, MetricsSource, Store as ControlStore,
+    ControlConfig, ControlParts, HealthSource, MetricsSource, SetupSource, Store as ControlStore,
     StoreCondition, StoreHealth, UpstreamCondition, UpstreamHealth, Upstreams as ControlUpstreams,
 };
 use riglm_adapters_storage::{Storage, Store, erase};
@@ -20,14 +20,17 @@ use riglm_app::control::audit_log::AuditLog;
 use riglm_app::control::client_data::{
     ClientDataAccess, ClientDataService, ClientRow, ClientSelector, ErasureReport,
 };
+use riglm_app::control::current_filtering::CurrentFiltering;
 use riglm_app::control::feedback::FeedbackService;
+use riglm_app::control::learning_report::LearningReports;
 use riglm_app::control::name_lookup::NameLookup;
 use riglm_app::control::overrides::{OverriddenLists, Overrides, OverridesParts};
+use riglm_app::control::overview::OverviewService;
 use riglm_app::control::queries::Queries;
-use riglm_app::control::settings::Settings;
+use riglm_app::control::settings::SharedSettings;
 use riglm_app::proxy::{Proxy, UpstreamState};
 use riglm_app::selection::{Forbidden, ListFilter};
-use riglm_app::tracking::Recorder;
+use riglm_app::tracking::{CachedTokenCounter, Recorder};
 use riglm_discovery::learning::LivePredictions;
 use riglm_discovery::search::ToolSearch;
 use riglm_ports::analytics::{ClientData as _, JournalCondition, StoreError};
@@ -55,7 +58,8 @@ pub(super) struct ControlSources<'a> {
     pub(super) forbidden: Arc<Forbidden>,
     pub(super) recorder: &'a Arc<Recorder>,
     pub(super) stop: &'a CancellationToken,
-    pub(super) settings: Option<Arc<dyn Settings>>,
+    pub(super) settings: Option<SharedSettings>,
+    pub(super) setup: Option<SetupSource>,
     pub(super) keys: &'a Keys,
 }
 
@@ -68,6 +72,8 @@ impl ControlSources<'_> {
         let experiments = experiment_service_from(base);
         let queries = store.clone().map(|store| {
             let queries = Queries::new(store, Arc::clone(&base.clock));
+            let counter = CachedTokenCounter::new(Arc::clone(&base.counter));
+            let queries = queries.with_token_counter(counter);
             Arc::new(queries.with_proxy(Arc::clone(self.proxy)))
         });
         let overrides = store.zip(queries.as_ref()).map(|(store, queries)| {
@@ -86,6 +92,17 @@ impl ControlSources<'_> {
             let observer = base.observer();
             let service = FeedbackService::new(queries, Arc::clone(self.recorder), observer);
             Arc::new(service.with_recommender(self.proxy.recommender().cloned()))
+        });
+        let filtering = CurrentFiltering::new(config.filtering.clone(), self.settings.clone());
+        let overview = OverviewService::new(
+            Arc::clone(self.proxy),
+            queries.clone(),
+            filtering.clone(),
+            Arc::clone(&base.clock),
+        );
+        let learning = queries.clone().map(|queries| {
+            let reports = LearningReports::new(queries, filtering);
+            Arc::new(reports)
         });
         let sources = ReadingSources {
             proxy: Arc::clone(self.proxy),
@@ -111,6 +128,8 @@ impl ControlSources<'_> {
             metrics: MetricsSource::new(Metrics::MEDIA_TYPE, move || Ok(metrics.text()?)),
             events: Arc::clone(&telemetry.feed),
             proxy: Arc::clone(self.proxy),
+            overview: Arc::new(overview),
+            learning,
             queries,
             feedback,
             stop: self.stop.clone(),
@@ -119,6 +138,7 @@ impl ControlSources<'_> {
             experiments,
             client_data: client_data_from(base),
             settings: self.settings,
+            setup: self.setup,
         }
     }
 }

@@ -62,6 +62,16 @@ impl ConfigSource {
         }
     }
 
+    /// Returns the values of the command line.
+    pub(crate) fn overrides(&self) -> &Overrides {
+        &self.overrides
+    }
+
+    /// Returns the environment of the process.
+    pub(crate) fn surroundings(&self) -> &ProcessEnv {
+        &self.surroundings
+    }
+
     /// Returns the path of the current configuration file.
     #[must_use]
     pub fn file(&self) -> Option<PathBuf> {

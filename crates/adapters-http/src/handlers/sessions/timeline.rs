@@ -4,7 +4,7 @@ use jiff::Timestamp;
 use riglm_app::control::queries::TimelineEntry;
 use riglm_domain::id::WorkSessionId;
 use riglm_domain::retrieval::search::Search;
-use riglm_domain::selection::shown::{ListShown, SelectionReason};
+use riglm_domain::selection::shown::{ListShown, SelectionReason, explain_selection};
 use serde::Serialize;
 use utoipa::ToSchema;
 
@@ -83,6 +83,8 @@ pub(crate) struct ListView {
     is_fallback: Option<bool>,
     /// Reason for a fallback, or for showing all tools.
     reason: Option<&'static str>,
+    /// Mode and reason in a sentence; `null` in rows of older versions.
+    because: Option<&'static str>,
     /// The tools, in the order of the list.
     tools: Vec<ToolView>,
     /// Number of tools in the catalog.
@@ -104,6 +106,7 @@ impl From<ListShown> for ListView {
             mode: selection.map(|selection| selection.mode.as_str()),
             is_fallback: selection.map(|selection| selection.is_fallback),
             reason: reason.map(SelectionReason::as_str),
+            because: selection.map(|selection| explain_selection(selection.mode, reason)),
             tools: tools(list.tools.tools()),
             available_tools: list.n_available,
             shown_tokens: selection.map(|selection| selection.shown_tokens),

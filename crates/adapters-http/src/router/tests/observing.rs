@@ -8,7 +8,7 @@ use riglm_domain::privacy::canonical::KeyedHasher;
 use riglm_domain::retrieval::search::{Search, SearchQuality};
 use riglm_domain::selection::shown::{ListShown, ToolSet};
 use riglm_domain::usage::feedback::Comment;
-use riglm_domain::usage::invocation::{Invocation, InvocationEnd, Outcome, ToolSource};
+use riglm_domain::usage::invocation::{CallTokens, Invocation, InvocationEnd, Outcome, ToolSource};
 use riglm_domain::usage::record::Record;
 use riglm_domain::usage::session::{ClientInfo, Session};
 use riglm_ports::analytics::{DiscoveryRepository as _, RecordSink as _};
@@ -239,6 +239,64 @@ async fn tools_are_found_by_any_name_with_how_they_were_used() {
     assert_eq!(read["followed_by"], json!([]));
     let (status, _) = server.get("/tools/read/stats?upstream=other").await;
     assert_eq!(status, 404);
+}
+
+#[tokio::test]
+async fn listed_tools_have_the_figures_of_their_calls() {
+    let (server, session) = busy().await;
+    let measured = |n: u8, tokens: u64| {
+        Record::CallMeasured(CallTokens {
+            id: InvocationId::new(at(n.into()), [n; 10]),
+            request: Some(1),
+            response: Some(tokens),
+        })
+    };
+    let mut records = vec![measured(5, 10), measured(6, 21)];
+    let [opened, closed] = call(&session, 8, "a/b c", ToolSource::Shown);
+    let Record::CallClosed(end) = closed else {
+        panic!("{closed:?}")
+    };
+    let failed = Record::CallClosed(InvocationEnd {
+        outcome: Outcome::Timeout,
+        ..end
+    });
+    let [in_flight, _] = call(&session, 9, "a/b c", ToolSource::Shown);
+    records.extend([opened, failed, in_flight]);
+    let description = "\u{e9}\u{202e}<b>".repeat(100);
+    let page = json!({"tools": [{"name": "say", "description": description}]}).to_string();
+    let split = ToolPage::split(&page).unwrap();
+    records.push(Record::ToolsSeen {
+        listing: ToolListing::new(&tool("say").upstream, &split, &page),
+        seen_at: at(2),
+    });
+    server.store.apply(&records).await.unwrap();
+
+    let (status, body) = server.get("/tools?days=3650").await;
+    assert_eq!(status, 200, "{body}");
+    let [spaced, read, say] = &body["tools"].as_array().unwrap()[..] else {
+        panic!("{body}")
+    };
+    assert_eq!(spaced["tool"], "a/b c");
+    assert_eq!(spaced["calls"], 4);
+    assert_eq!(spaced["errors"], 1);
+    assert_eq!(spaced["open"], 1);
+    assert!(spaced["latency_us"]["p95"].as_u64().unwrap() >= 1_400);
+    // The definition is `{"name":"a/b c"}`, and words count as tokens.
+    assert_eq!(spaced["definition_tokens"], 2);
+    assert_eq!(spaced["result_tokens"], 16);
+    assert_eq!(spaced["last_call"], json!(at(9)));
+    assert_eq!(spaced["description"], Value::Null);
+    assert_eq!(read["errors"], 0);
+    assert_eq!(read["result_tokens"], Value::Null);
+    assert_eq!(read["last_call"], json!(at(3)));
+    assert_eq!(say["calls"], 0);
+    assert_eq!(
+        say["latency_us"],
+        json!({"p50": null, "p95": null, "p99": null})
+    );
+    assert_eq!(say["last_call"], Value::Null);
+    let beginning: String = description.chars().take(300).collect();
+    assert_eq!(say["description"], beginning);
 }
 
 #[tokio::test]

@@ -76,6 +76,9 @@ async fn unknown_paths_and_objects_get_documented_problems() {
             (("GET", "/override"), operator, ""),
             (("GET", "/experiments/none"), operator, ""),
             (("POST", "/upstreams/none/approve"), operator, approval),
+            (("GET", "/upstreams/none/held"), operator, ""),
+            (("GET", "/page/none.js"), &[], ""),
+            (("POST", "/page/tokens"), &[], r#"{"code": "unknown"}"#),
             (("GET", "/config"), operator, ""),
         ],
     )

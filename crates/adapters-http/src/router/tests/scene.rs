@@ -6,21 +6,25 @@ use std::net::SocketAddr;
 use http::{HeaderName, HeaderValue, header};
 use http_body_util::Full;
 use jiff::Timestamp;
+use riglm_app::control::current_filtering::CurrentFiltering;
 use riglm_app::control::events::EventFeed;
 use riglm_app::control::feedback::FeedbackService;
+use riglm_app::control::learning_report::LearningReports;
 use riglm_app::control::name_lookup::NameLookup;
 use riglm_app::control::overrides::{OverriddenLists, Overrides, OverridesParts};
+use riglm_app::control::overview::OverviewService;
 use riglm_app::control::queries::Queries;
-use riglm_app::proxy::{NamespacePolicy, Proxy, ProxyParts};
+use riglm_app::proxy::{NamespacePolicy, Proxy, ProxyParts, Upstream};
+use riglm_app::selection::FilteringConfig;
 use riglm_app::testing;
-use riglm_app::tracking::{Recorder, RecorderOptions};
+use riglm_app::tracking::{CachedTokenCounter, Recorder, RecorderOptions};
 use riglm_discovery::experiments::ExperimentService;
 use riglm_domain::experiment::{
     ArmPlan, AssignmentUnit, ExperimentMetric, ExperimentPlan, FusionRule,
 };
 use riglm_domain::id::{ProfileName, RunId};
 use riglm_domain::privacy::canonical::KeyedHasher;
-use riglm_ports::fake::{ManualClock, MemoryStore};
+use riglm_ports::fake::{ManualClock, MemoryStore, WordCounter};
 use riglm_ports::observer::NoObserver;
 use serde_json::Value;
 use tokio_util::sync::CancellationToken;
@@ -33,6 +37,15 @@ pub(super) const NOW: Timestamp = Timestamp::constant(1_800_000_000, 0);
 
 /// Returns the parts of a server without upstreams. With a store, it has all parts that need one.
 pub(super) fn parts(health: HealthSource, store: Option<&Arc<MemoryStore>>) -> ControlParts {
+    parts_with(health, store, Vec::new())
+}
+
+/// Returns the parts of a server with upstreams.
+pub(super) fn parts_with(
+    health: HealthSource,
+    store: Option<&Arc<MemoryStore>>,
+    upstreams: Vec<Upstream>,
+) -> ControlParts {
     let clock = Arc::new(ManualClock::at(NOW));
     let run = RunId::new(NOW, [0; 10]);
     let journal = store.map_or_else(Arc::default, Arc::clone);
@@ -40,11 +53,22 @@ pub(super) fn parts(health: HealthSource, store: Option<&Arc<MemoryStore>>) -> C
     let options = RecorderOptions::default();
     let recorder = Arc::new(Recorder::new(journal, hasher, clock.clone(), run, options));
     let feed = Arc::new(EventFeed::new(clock.clone()));
-    let queries = store.map(|store| Arc::new(Queries::new(store.clone(), clock.clone())));
-    let proxy = Proxy::new(ProxyParts {
-        recorder: Arc::clone(&recorder),
-        ..testing::proxy_parts(Vec::new())
+    let queries = store.map(|store| {
+        let queries = Queries::new(store.clone(), clock.clone());
+        let counter = CachedTokenCounter::new(Arc::new(WordCounter));
+        Arc::new(queries.with_token_counter(counter))
     });
+    let proxy = Arc::new(Proxy::new(ProxyParts {
+        recorder: Arc::clone(&recorder),
+        ..testing::proxy_parts(upstreams)
+    }));
+    let filtering = CurrentFiltering::new(FilteringConfig::default(), None);
+    let overview = OverviewService::new(
+        Arc::clone(&proxy),
+        queries.clone(),
+        filtering.clone(),
+        clock.clone(),
+    );
     ControlParts {
         health,
         metrics: MetricsSource::new("text/plain; version=0.0.4", || {
@@ -56,7 +80,11 @@ pub(super) fn parts(health: HealthSource, store: Option<&Arc<MemoryStore>>) -> C
             Arc::new(service)
         }),
         keys: keys(),
-        proxy: Arc::new(proxy),
+        proxy,
+        overview: Arc::new(overview),
+        learning: (queries.clone())
+            .map(|queries| Arc::new(LearningReports::new(queries, filtering))),
+        setup: None,
         overrides: store.map(|store| {
             let queries = Arc::new(Queries::new(store.clone(), clock.clone()));
             let profiles = BTreeSet::from([ProfileName::parse("few").unwrap()]);

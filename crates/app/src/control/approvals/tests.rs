@@ -118,6 +118,39 @@ async fn changes_are_held_back_until_they_are_approved() {
 }
 
 #[tokio::test]
+async fn held_changes_have_the_definitions_before_and_after() {
+    let scene = scene(None);
+    let long = "x".repeat(70_000);
+    scene
+        .shown_first_page(&page(&[("a", "one"), ("b", "one"), ("long", &long)], ""))
+        .await;
+    assert_eq!(scene.approvals.held_definitions(&up()), []);
+    let later = page(
+        &[("a", "two"), ("b", "one"), ("c", "new"), ("long", "short")],
+        "",
+    );
+    scene.shown_first_page(&later).await;
+    let held = scene.approvals.held_definitions(&up());
+    let changes: Vec<HeldChange> = held.iter().map(|one| one.change.clone()).collect();
+    assert_eq!(changes, scene.approvals.pending_changes(&up()));
+    let text = |name: &str, description: &str| {
+        Some(format!(
+            r#"{{"name":"{name}", "description":"{description}"}}"#
+        ))
+    };
+    let texts: Vec<_> = held
+        .into_iter()
+        .map(|one| (one.definition, one.approved_definition))
+        .collect();
+    let expected = [
+        (text("a", "two"), text("a", "one")),
+        (text("c", "new"), None),
+        (text("long", "short"), None),
+    ];
+    assert_eq!(texts, expected);
+}
+
+#[tokio::test]
 async fn reverted_or_removed_definitions_are_no_longer_held() {
     let scene = scene(None);
     let first = page(&[("a", "one"), ("b", "one")], "");

@@ -11,7 +11,7 @@ use riglm_domain::catalog::tool_approval::ToolApproval;
 use riglm_domain::id::ToolName;
 
 use super::page::ToolListPage;
-use super::{ApprovalError, ApprovalRequest, HeldChange, ToolChangeKind};
+use super::{ApprovalError, ApprovalRequest, HeldChange, HeldDefinition, ToolChangeKind};
 use crate::control::name_lookup::quote;
 
 /// The least interval for reading approvals of other processes.
@@ -24,6 +24,8 @@ const MAX_BYTES: usize = 16 << 20;
 const MAX_FIRST_PAGES: usize = 1_000;
 // Bounds the memory. Further changes are hidden as well, but can be approved only later.
 const MAX_HELD: usize = 1_000;
+/// The most held changes that are returned with their definitions.
+const MAX_HELD_DEFINITIONS: usize = 100;
 // Bounds the memory. Beyond it all changes are reported again.
 const MAX_TOLD: usize = 10_000;
 
@@ -45,6 +47,18 @@ pub(super) struct PendingChange {
     kind: ToolChangeKind,
     sighting: ToolSighting,
     approved_hash: Option<String>,
+}
+
+impl PendingChange {
+    fn to_held_change(&self, seen_at: Timestamp) -> HeldChange {
+        HeldChange {
+            tool: self.sighting.name.clone(),
+            kind: self.kind,
+            hash: self.sighting.content_hash.clone(),
+            approved_hash: self.approved_hash.clone(),
+            seen_at,
+        }
+    }
 }
 
 /// The result of comparing a page with the approvals.
@@ -217,17 +231,32 @@ impl UpstreamApprovals {
 
     pub(super) fn pending_changes(&self) -> Vec<HeldChange> {
         let state = self.state.lock();
-        let held = state
-            .held
-            .iter()
-            .map(|(tool, (change, seen_at))| HeldChange {
-                tool: tool.clone(),
-                kind: change.kind,
-                hash: change.sighting.content_hash.clone(),
-                approved_hash: change.approved_hash.clone(),
-                seen_at: *seen_at,
-            });
-        held.collect()
+        let held = state.held.values();
+        held.map(|(change, seen_at)| change.to_held_change(*seen_at))
+            .collect()
+    }
+
+    pub(super) fn held_definitions(&self) -> Vec<HeldDefinition> {
+        let state = self.state.lock();
+        let text = |tool: &ToolSighting| {
+            let definition = &tool.definition;
+            (!definition.is_empty()).then(|| definition.clone())
+        };
+        // The approvals can be newer than the comparison. A definition is only shown beside its own
+        // hash.
+        let approved_definition = |change: &PendingChange| {
+            let approved = state.approved.as_ref()?.get(&change.sighting.name)?;
+            let is_same = change.approved_hash.as_ref() == Some(&approved.content_hash);
+            text(approved).filter(|_| is_same)
+        };
+        // The lock is on the way of lists, and a definition may have 64 KiB.
+        let held = state.held.values().take(MAX_HELD_DEFINITIONS);
+        held.map(|(change, seen_at)| HeldDefinition {
+            change: change.to_held_change(*seen_at),
+            definition: text(&change.sighting),
+            approved_definition: approved_definition(change),
+        })
+        .collect()
     }
 
     /// Returns the definitions that a request approves.

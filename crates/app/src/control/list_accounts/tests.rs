@@ -1,5 +1,5 @@
+use jiff::SignedDuration;
 use riglm_domain::id::WorkSessionId;
-use riglm_domain::usage::invocation::Invocation;
 use riglm_domain::usage::record::Record;
 use riglm_ports::analytics::RecordSink as _;
 use riglm_ports::contract::scene::{call, list_shown, moment, run, search, session};
@@ -7,28 +7,63 @@ use riglm_ports::fake::MemoryStore;
 
 use super::*;
 
-/// Opens a connection that is shown a list, searches, and calls a hidden tool.
-async fn use_tools(store: &MemoryStore, n: u8, policy: &str, work_session: Option<WorkSessionId>) {
-    let opened = session(run(1), n);
-    let mut shown = list_shown(opened.id, n);
-    shown.policy = policy.into();
-    let call = Invocation {
-        work_session,
-        ..call(opened.id, n + 2)
-    };
-    let records = [
-        Record::Searched(search(opened.id, n + 1)),
-        Record::SessionOpened(opened),
-        Record::ListShown(shown),
-        Record::CallOpened(call),
-    ];
-    store.apply(&records).await.unwrap();
+/// A connection that is shown a list, searches, and calls a hidden tool.
+#[derive(Clone, Copy, Debug)]
+pub(in crate::control) struct TestSession<'a> {
+    /// The number of the connection, and of the milliseconds of the scene at which it starts. Other
+    /// numbers are at least 3 away.
+    pub(in crate::control) n: u8,
+    /// The policy of the list.
+    pub(in crate::control) policy: &'a str,
+    /// The work session of the call.
+    pub(in crate::control) work_session: Option<WorkSessionId>,
+    /// The time between the scene and this session.
+    pub(in crate::control) delay: SignedDuration,
+}
+
+impl TestSession<'_> {
+    pub(in crate::control) fn new(n: u8) -> Self {
+        Self {
+            n,
+            policy: "epoch",
+            work_session: None,
+            delay: SignedDuration::ZERO,
+        }
+    }
+
+    pub(in crate::control) fn later(self, delay: SignedDuration) -> Self {
+        Self { delay, ..self }
+    }
+
+    /// Returns the records of the connection, the list, the search and the call.
+    pub(in crate::control) fn records(&self) -> [Record; 4] {
+        let mut opened = session(run(1), self.n);
+        opened.started_at += self.delay;
+        let mut shown = list_shown(opened.id, self.n);
+        shown.policy = self.policy.into();
+        shown.shown_at += self.delay;
+        let mut searched = search(opened.id, self.n + 1);
+        searched.searched_at += self.delay;
+        let mut call = call(opened.id, self.n + 2);
+        call.work_session = self.work_session;
+        call.started_at += self.delay;
+        [
+            Record::SessionOpened(opened),
+            Record::ListShown(shown),
+            Record::Searched(searched),
+            Record::CallOpened(call),
+        ]
+    }
+}
+
+pub(in crate::control) async fn use_tools(store: &MemoryStore, session: &TestSession<'_>) {
+    store.apply(&session.records()).await.unwrap();
 }
 
 #[tokio::test]
 async fn only_sessions_with_shown_lists_have_accounts() {
     let store = MemoryStore::default();
-    use_tools(&store, 10, "epoch", None).await;
+    use_tools(&store, &TestSession::new(10)).await;
     let idle = session(run(1), 20);
     store
         .apply(&[Record::SessionOpened(idle.clone())])
@@ -52,9 +87,17 @@ async fn connections_of_a_work_session_are_judged_together() {
     let store = MemoryStore::default();
     let work_session = WorkSessionId::new(moment(1), [1; 10]);
     for n in [10, 20, 30] {
-        use_tools(&store, n, "epoch", Some(work_session)).await;
+        let session = TestSession {
+            work_session: Some(work_session),
+            ..TestSession::new(n)
+        };
+        use_tools(&store, &session).await;
     }
-    use_tools(&store, 40, "all", None).await;
+    let without = TestSession {
+        policy: "all",
+        ..TestSession::new(40)
+    };
+    use_tools(&store, &without).await;
     let prices = CostModel::default();
     let clients = [10, 20, 30].map(|n| (session(run(1), n).id, "agent".to_owned()));
     let clients = BTreeMap::from(clients);
@@ -67,18 +110,49 @@ async fn connections_of_a_work_session_are_judged_together() {
     assert_eq!((epoch.total.searches, epoch.total.tool_misses), (2, 1));
     let agent = all.summary.by_client["agent"];
     assert_eq!((agent.sessions, agent.share_looking()), (1, Some(1.0)));
-    let work_account = account_of_work_session(&store, work_session, &prices)
-        .await
-        .unwrap()
-        .unwrap();
-    assert_eq!(epoch.total, work_account.account);
     let none = recent(60).await.unwrap();
     assert_eq!(none, RecentLists::default());
     let newest = recent_lists(&store, moment(0), 1, &prices, &clients)
         .await
         .unwrap();
     assert_eq!(newest.summary.by_policy.keys().collect::<Vec<_>>(), ["all"]);
-    let unknown = WorkSessionId::new(moment(2), [2; 10]);
-    let unknown = account_of_work_session(&store, unknown, &prices).await;
-    assert_eq!(unknown.unwrap(), None);
+}
+
+#[tokio::test]
+async fn recent_sessions_are_limited_and_say_so() {
+    let store = MemoryStore::default();
+    for n in [10, 20, 30] {
+        use_tools(&store, &TestSession::new(n)).await;
+    }
+    let prices = CostModel::default();
+    let recent = |limit| recent_sessions(&store, moment(0), limit, &prices);
+    let all = recent(3).await.unwrap();
+    assert_eq!((all.n_connections, all.is_cut), (3, false));
+    let mut began: Vec<Timestamp> = all.sessions.iter().map(|one| one.began_at).collect();
+    began.sort();
+    // The search is the first use.
+    assert_eq!(began, [11, 21, 31].map(moment));
+    let newest = recent(2).await.unwrap();
+    assert_eq!((newest.n_connections, newest.is_cut), (2, true));
+    let connections: Vec<SessionId> = newest.sessions.iter().map(|one| one.connection).collect();
+    assert_eq!(connections, [20, 30].map(|n| session(run(1), n).id));
+}
+
+#[tokio::test]
+async fn a_connection_with_many_work_sessions_does_not_exceed_the_limit() {
+    let store = MemoryStore::default();
+    let work_session = |n: u8| WorkSessionId::new(moment(n.into()), [n; 10]);
+    use_tools(&store, &TestSession::new(10)).await;
+    for n in [20, 30, 40] {
+        let mut call = call(session(run(1), 10).id, n);
+        call.work_session = Some(work_session(n));
+        store.apply(&[Record::CallOpened(call)]).await.unwrap();
+    }
+    let prices = CostModel::default();
+    let recent = recent_sessions(&store, moment(0), 2, &prices)
+        .await
+        .unwrap();
+    assert_eq!((recent.n_connections, recent.is_cut), (1, true));
+    let began = recent.sessions.iter().map(|one| one.began_at);
+    assert_eq!(began.collect::<Vec<_>>(), [30, 40].map(moment));
 }

@@ -53,10 +53,12 @@ pub(super) fn places(figures: &Figures, keep: Keeping) -> String {
     }
     format!(
         "\nRunning until Ctrl-C. Then everything is removed.\n  \
+         page           riglm open --data-dir {}\n  \
          MCP clients    {}\n  \
          control port   http://{control}\n  \
          its token      cat {}\n\
          Next, see what your own tools cost:   riglm audit",
+        figures.data_dir.display(),
         figures.mcp_url,
         figures.data_dir.join("control.token").display()
     )
@@ -110,10 +112,12 @@ fn notes(figures: &Figures) -> Vec<String> {
         ""
     };
     let latency = &figures.latency;
+    let saving = figures.saving() * 100.0;
+    let difference = if saving < 0.0 { "more" } else { "fewer" };
     vec![
         format!(
-            "The list is part of every prompt: {:.0} % fewer tokens, although it includes the",
-            figures.saving() * 100.0
+            "The list is part of every prompt: {:.0} % {difference} tokens, with those of the",
+            saving.abs()
         ),
         "search tool of riglm. Agents find hidden tools by a search, and call them as".into(),
         format!(

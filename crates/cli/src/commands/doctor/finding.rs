@@ -9,7 +9,7 @@ use crate::output::{printable, with_causes};
 /// The severity of a result.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, strum::IntoStaticStr)]
 #[strum(serialize_all = "snake_case")]
-pub(super) enum Status {
+pub(crate) enum Status {
     /// Nothing has to be done.
     Ok,
     /// Something may be wrong.
@@ -20,14 +20,14 @@ pub(super) enum Status {
 
 /// The result of a check.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Finding {
+pub(crate) struct Finding {
     /// The part of the set-up.
-    name: &'static str,
-    pub(super) status: Status,
+    pub(crate) name: &'static str,
+    pub(crate) status: Status,
     /// The fact, with its place.
-    detail: String,
+    pub(crate) detail: String,
     /// The command or the edit that helps; empty if nothing has to be done.
-    cure: String,
+    pub(crate) cure: String,
 }
 
 impl Finding {

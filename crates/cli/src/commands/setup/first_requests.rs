@@ -15,6 +15,7 @@ use riglm_ports::clock::Clock as _;
 use tokio::time::{Instant, sleep};
 
 use crate::commands::empty_store::empty_store_note;
+use crate::commands::user_clients::{own_names, without_separators};
 use crate::config::Config;
 use crate::output::{note, printable};
 
@@ -24,13 +25,6 @@ const POLL: Duration = Duration::from_secs(1);
 const LIST_FOLLOWS: Duration = Duration::from_secs(5);
 /// The newest sessions that are looked at.
 const N_SESSIONS: u32 = 200;
-/// Names that clients give themselves, where they differ from the identifier.
-const ALIASES: [(&str, &str); 4] = [
-    ("vscode", "visualstudiocode"),
-    ("claude-desktop", "claudeai"),
-    ("devin", "windsurf"),
-    ("copilot-cli", "githubcopilot"),
-];
 
 /// The handling of clients that have connected, and whose list is missing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -205,14 +199,8 @@ fn description(summary: &SessionSummary) -> String {
 
 /// Returns whether a client gives itself this name.
 fn is_name_of(client: &Client, name: &str) -> bool {
-    let plain = |text: &str| -> String {
-        let letters = text.chars().filter(char::is_ascii_alphanumeric);
-        letters.collect::<String>().to_ascii_lowercase()
-    };
-    let name = plain(name);
-    let aliases = ALIASES.iter().filter(|(id, _)| *id == client.id);
-    let mut names = aliases.map(|(_, alias)| *alias);
-    name.contains(&plain(client.id)) || names.any(|alias| name.contains(alias))
+    let name = without_separators(name);
+    own_names(client).any(|own| name.contains(&own))
 }
 
 #[cfg(test)]

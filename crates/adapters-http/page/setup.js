@@ -1,0 +1,273 @@
+// The screen of the set-up: what is wrong and how to cure it, the clients, and the upstreams.
+
+import { get } from "./api.js";
+import { clear, empty, h, jsonLink, notice, section, tag, toast, update } from "./dom.js";
+import { agoNode, number, plural } from "./format.js";
+import { watch } from "./live.js";
+
+export const title = "Set-up";
+
+const LEVELS = {
+  problem: { kind: "bad", word: "problem" },
+  warning: { kind: "warn", word: "warning" },
+  note: { kind: "info", word: "note" },
+  ok: { kind: "ok", word: "ok" },
+};
+const ORDER = ["problem", "warning", "note"];
+
+const UPSTREAM_STATES = {
+  available: { kind: "ok", text: "It answered the last time." },
+  unavailable: { kind: "bad", text: "The last attempt to reach it failed." },
+  unused: { kind: "", text: "No session has connected to it yet." },
+};
+
+/** What the files of a client say about riglm. */
+const CLIENT_STATES = {
+  yes: { kind: "ok", word: "has riglm" },
+  no: { kind: "warn", word: "without riglm", needs: "install" },
+  unreadable: { kind: "bad", word: "file not readable", advice: "Repair its file, or its permissions." },
+  "other address": { kind: "bad", word: "other address", needs: "install" },
+  "no key": { kind: "bad", word: "no key", needs: "install" },
+  "program missing": { kind: "bad", word: "program missing", needs: "install" },
+};
+
+// Commands in the texts of cures. Other words of a text stay text.
+const COMMAND =
+  /\briglm (?:login [\w.-]+|model (?:pull [\w./:-]+|list)|(?:config|service|db) [a-z-]+|(?:clients|connect|demo|doctor|health|import|init|install|open|serve|setup|uninstall)\b)(?: --[a-z-]+(?: (?!-)[^\s,;]+)?)*|\bchmod \d+ [^,\n]+/g;
+
+/** Fills `root` with the set-up. */
+export async function show(root) {
+  const overall = h("div", { class: "stack" });
+  const checks = h("div", { class: "stack" });
+  const clients = h("div", { class: "stack" });
+  const upstreams = h("div", { class: "stack" });
+  clear(
+    root,
+    h("div", { class: "screen-head" }, h("h1", null, title), jsonLink("/setup")),
+    h("p", { class: "lead" }, "What riglm needs: servers that answer, and clients that use it."),
+    checks,
+    upstreams,
+    clients,
+    overall,
+  );
+  const loadUpstreams = async () => {
+    const answer = await get("/upstreams");
+    update(upstreams, upstreamPart(answer.upstreams));
+  };
+  const loadSetup = async () => {
+    try {
+      const setup = await get("/setup");
+      update(checks, checkPart(setup.checks));
+      update(clients, clientPart(setup.clients));
+    } catch (error) {
+      // The upstreams are worth showing without the checks.
+      if (error.status !== 404 && error.status !== 503 && error.status !== 500) {
+        throw error;
+      }
+      update(checks, notice("warning", `The checks cannot be shown: ${error.detail}. In a terminal, riglm doctor makes the same.`));
+      update(clients);
+    }
+  };
+  await Promise.all([loadUpstreams(), loadSetup()]);
+  update(overall, documents());
+  const states = watch(["upstream_changed", "tools_seen", "session_opened", "session_closed", "change_held", "config_changed"], loadUpstreams);
+  // riglm makes the checks every ten seconds at most.
+  const slow = watch(["upstream_changed", "session_introduced", "config_changed"], loadSetup, { pause: 10_000 });
+  return {
+    stop() {
+      states.stop();
+      slow.stop();
+    },
+  };
+}
+
+function checkPart(checks) {
+  const fine = checks.filter((check) => check.status === "ok");
+  const others = ORDER.flatMap((status) => checks.filter((check) => check.status === status));
+  const [problems, warnings, notes] = ORDER.map((status) => checks.filter((check) => check.status === status).length);
+  const list = (items) => h("ul", { class: "muted-list lined" }, items.map((check) => h("li", null, checkRow(check))));
+  let heading = "Everything is fine";
+  let subtitle = "Neither a problem nor a warning was found.";
+  if (problems > 0) {
+    heading = plural(problems, "problem");
+    subtitle = "Cure these first.";
+  } else if (others.length > 0) {
+    heading = warnings > 0 ? plural(warnings, "warning") : plural(notes, "note");
+    subtitle = "Nothing is broken.";
+  }
+  return section(
+    heading,
+    subtitle,
+    others.length > 0 ? list(others) : null,
+    fine.length > 0
+      ? h("details", { "data-key": "fine" }, h("summary", null, `${plural(fine.length, "check")} without a problem`), list(fine))
+      : null,
+  );
+}
+
+function checkRow(check) {
+  const { kind, word } = LEVELS[check.status] ?? { kind: "", word: check.status };
+  return h(
+    "div",
+    { class: "stack" },
+    h("div", { class: "row" }, tag(word, kind), h("strong", null, check.check), h("span", null, check.text)),
+    check.cure ? cure(withCommands(check.cure)) : null,
+  );
+}
+
+function cure(...parts) {
+  return h("p", null, h("span", { class: "dim" }, "Cure: "), parts);
+}
+
+/** Returns a text with its commands as code, each with a button that copies it. */
+function withCommands(text) {
+  const parts = [];
+  let from = 0;
+  for (const match of text.matchAll(COMMAND)) {
+    if (match.index > from) {
+      parts.push(text.slice(from, match.index));
+    }
+    parts.push(command(match[0]));
+    from = match.index + match[0].length;
+  }
+  if (from < text.length) {
+    parts.push(text.slice(from));
+  }
+  return parts;
+}
+
+function command(line) {
+  const code = h("code", null, line);
+  const copy = async () => {
+    try {
+      await navigator.clipboard.writeText(line);
+      toast("Copied.");
+    } catch {
+      // Without access to the clipboard, the command is selected for the keyboard.
+      getSelection().selectAllChildren(code);
+      toast("Selected: copy it with the keyboard.");
+    }
+  };
+  return h(
+    "span",
+    null,
+    code,
+    h("button", { type: "button", class: "btn quiet", "aria-label": `Copy ${line}`, on: { click: copy } }, "Copy"),
+  );
+}
+
+function clientPart(clients) {
+  const installed = clients.filter((client) => client.is_installed);
+  const others = clients.filter((client) => !client.is_installed);
+  if (clients.length === 0) {
+    return section("Clients", null, empty("No clients are known", "The user of riglm has no home directory, so its clients cannot be found."));
+  }
+  const withRiglm = installed.filter((client) => client.riglm === "yes").length;
+  return section(
+    "Clients",
+    installed.length > 0
+      ? `${number(withRiglm)} of ${number(installed.length)} installed clients have riglm.`
+      : null,
+    installed.length > 0
+      ? h("ul", { class: "muted-list lined" }, installed.map((client) => h("li", { "data-key": client.id }, clientRow(client))))
+      : empty(
+          "No client was found",
+          h("span", null, "Install an MCP client, and run ", command("riglm setup"), ": it adds riglm to your clients. For others, ",
+            command("riglm clients"), " says the address of riglm, and docs/clients.md what to do with it."),
+        ),
+    others.length > 0
+      ? h(
+          "details",
+          { "data-key": "others" },
+          h("summary", null, `${plural(others.length, "client")} that riglm knows, not installed here`),
+          h("p", { class: "dim" }, others.map((client) => client.name).join(", ")),
+        )
+      : null,
+  );
+}
+
+function clientRow(client) {
+  const state = CLIENT_STATES[client.riglm] ?? { kind: "", word: client.riglm };
+  const files = client.files.length > 0 ? client.files.join("\n") : null;
+  return h(
+    "div",
+    { class: "stack" },
+    h(
+      "div",
+      { class: "row" },
+      h("strong", null, client.name),
+      tag(state.word, state.kind, files),
+      h("span", { class: "dim" }, client.last_seen ? ["last seen ", agoNode(client.last_seen)] : "not seen yet"),
+    ),
+    state.needs === "install"
+      ? cure(command(`riglm install --client ${client.id}`))
+      : null,
+    state.advice ? h("p", { class: "dim" }, state.advice, files ? ` (${client.files.join(", ")})` : null) : null,
+    client.riglm === "yes" && !client.last_seen
+      ? h("p", { class: "dim" }, "Start it anew, so that it connects.")
+      : null,
+  );
+}
+
+function upstreamPart(upstreams) {
+  if (upstreams.length === 0) {
+    return section(
+      "Upstreams",
+      null,
+      empty("No upstream is configured", "riglm has no servers to offer. Take over those of your clients:", command("riglm import")),
+    );
+  }
+  const rank = { unavailable: 0, available: 1, unused: 2 };
+  const sorted = [...upstreams].sort((a, b) => rank[a.state] - rank[b.state]);
+  const down = upstreams.filter((upstream) => upstream.state === "unavailable").length;
+  return section(
+    "Upstreams",
+    down > 0 ? `${number(down)} of ${number(upstreams.length)} cannot be reached.` : "The servers behind riglm.",
+    h("ul", { class: "muted-list lined" }, sorted.map((upstream) => h("li", { "data-key": upstream.name }, upstreamRow(upstream)))),
+    h("div", { class: "row end" }, jsonLink("/upstreams")),
+  );
+}
+
+function upstreamRow(upstream) {
+  const { kind, text } = UPSTREAM_STATES[upstream.state] ?? { kind: "", text: "" };
+  const facts = [
+    upstream.tool_set ? plural(upstream.tool_set.tools, "tool") : "tools not listed yet",
+    plural(upstream.connections, "connection"),
+  ];
+  if (upstream.waiting > 0) {
+    facts.push(`${plural(upstream.waiting, "session")} waiting for one`);
+  }
+  if (upstream.left_out > 0) {
+    facts.push(`missing in ${plural(upstream.left_out, "list")}, because it was starting or down`);
+  }
+  if (upstream.tool_set?.changes > 0) {
+    facts.push(`tools changed ${plural(upstream.tool_set.changes, "time")} since the start`);
+  }
+  return h(
+    "div",
+    { class: "stack" },
+    h(
+      "div",
+      { class: "row" },
+      tag(upstream.state, kind, text),
+      h("a", { class: "cut mono", href: `#/tools?upstream=${encodeURIComponent(upstream.name)}` }, upstream.name),
+      h("span", { class: "dim" }, facts.join(", ")),
+      upstream.held.length > 0 ? h("a", { href: "#/changes" }, `${plural(upstream.held.length, "held change")}`) : null,
+    ),
+    upstream.reason ? h("p", null, upstream.reason) : null,
+  );
+}
+
+function documents() {
+  const names = [
+    ["docs/clients.md", "how each client is connected"],
+    ["docs/doctor.md", "all checks, as riglm doctor makes them"],
+    ["docs/why-is-my-tool-not-listed.md", "states of upstreams, and why a tool is hidden"],
+    ["docs/configuration.md", "every key of the configuration"],
+  ];
+  return section(
+    "To read",
+    "These documents are in the folder docs of the source of riglm.",
+    h("dl", { class: "facts" }, names.map(([name, text]) => [h("dt", null, h("code", null, name)), h("dd", null, text)])),
+  );
+}
