@@ -6,7 +6,7 @@ import { number, percent, plural, short, timeNode } from "./format.js";
 import { watch } from "./live.js";
 import { table } from "./table.js";
 import { line } from "./chart.js";
-import { recordingOff } from "./tools.js";
+import { card, recordingOff } from "./tools.js";
 
 export const title = "Learning";
 
@@ -204,10 +204,6 @@ function costText(total) {
     return "In tokens at full price. riglm cost more than it saved: lists changed often, or were short of tools.";
   }
   return "In tokens at full price, after the costs of searches and changed lists.";
-}
-
-function card(label, value, text) {
-  return h("div", { class: "card" }, h("div", { class: "dim" }, label), h("div", { class: "big" }, value), h("p", { class: "dim" }, text));
 }
 
 const dayFormat = new Intl.DateTimeFormat("en-GB", { day: "numeric", month: "short", timeZone: "UTC" });

@@ -213,7 +213,7 @@ function upstreamItem(upstream) {
     : null;
   return h("li", { "data-key": upstream.name },
     tag(word, kind),
-    h("a", { class: "mono cut", href: `#/tools?text=${encodeURIComponent(upstream.name)}`, title: upstream.name }, upstream.name),
+    h("a", { class: "mono cut", href: `#/tools?upstream=${encodeURIComponent(upstream.name)}`, title: upstream.name }, upstream.name),
     h("span", { class: "dim small" }, facts),
     held,
     h("span", { class: "small reason" }, upstream.reason

@@ -401,9 +401,8 @@ const ENDS = [
 /**
  * Opens the dialog for a decision about a tool. `tool` has its `upstream` and `tool`, and its `name`
  * if clients see another one; `session` (`{ id }`) and `client` (`{ id, name }`) may be left out.
- * Calls `onDone(override)` afterwards.
  */
-export function decide({ tool, action = "pin", session, client, onDone = () => {} }) {
+function decide({ tool, action, session, client }) {
   const places = [
     session?.id ? { value: "session", label: "This session", body: { kind: "session", id: session.id } } : null,
     client?.id ? { value: "client", label: client.name ? `All sessions of the client ${client.name.slice(0, 100)}` : "All sessions of this client", body: { kind: "client", id: client.id } } : null,
@@ -453,7 +452,6 @@ export function decide({ tool, action = "pin", session, client, onDone = () => {
       const made = await post("/override", body);
       dialog.close();
       toast(made.note ?? "Saved. Lists follow within two seconds.");
-      onDone(made);
     } catch (failure) {
       clear(error, failure.detail ?? failure.message);
       submit.disabled = false;

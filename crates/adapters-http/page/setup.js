@@ -10,10 +10,9 @@ export const title = "Set-up";
 const LEVELS = {
   problem: { kind: "bad", word: "problem" },
   warning: { kind: "warn", word: "warning" },
-  note: { kind: "info", word: "note" },
   ok: { kind: "ok", word: "ok" },
 };
-const ORDER = ["problem", "warning", "note"];
+const ORDER = ["problem", "warning"];
 
 const UPSTREAM_STATES = {
   available: { kind: "ok", text: "It answered the last time." },
@@ -84,7 +83,7 @@ export async function show(root) {
 function checkPart(checks) {
   const fine = checks.filter((check) => check.status === "ok");
   const others = ORDER.flatMap((status) => checks.filter((check) => check.status === status));
-  const [problems, warnings, notes] = ORDER.map((status) => checks.filter((check) => check.status === status).length);
+  const [problems, warnings] = ORDER.map((status) => checks.filter((check) => check.status === status).length);
   const list = (items) => h("ul", { class: "muted-list lined" }, items.map((check) => h("li", null, checkRow(check))));
   let heading = "Everything is fine";
   let subtitle = "Neither a problem nor a warning was found.";
@@ -92,7 +91,7 @@ function checkPart(checks) {
     heading = plural(problems, "problem");
     subtitle = "Cure these first.";
   } else if (others.length > 0) {
-    heading = warnings > 0 ? plural(warnings, "warning") : plural(notes, "note");
+    heading = plural(warnings, "warning");
     subtitle = "Nothing is broken.";
   }
   return section(

@@ -127,8 +127,6 @@ export function table({
       const height = scroll.clientHeight || 600;
       from = Math.max(0, Math.floor(scroll.scrollTop / rowPx) - MARGIN_ROWS);
       to = Math.min(visible.length, from + Math.ceil(height / rowPx) + 2 * MARGIN_ROWS);
-      // Even starts keep the stripes of the rows in place.
-      from -= from % 2;
     }
     const shown = visible.slice(from, to).map((row, i) => rowNode(row, isWhole ? null : from + i + 2));
     update(body, spacer("above", from), shown, spacer("below", visible.length - to));

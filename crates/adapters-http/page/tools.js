@@ -302,7 +302,8 @@ function drawSummary(summary, all, view) {
   );
 }
 
-function card(label, value, text) {
+/** Creates a card with one number and its explanation. */
+export function card(label, value, text) {
   return h(
     "div",
     { class: "card" },
