@@ -28,6 +28,7 @@ use tokio::time::{Instant, sleep, sleep_until, timeout};
 use self::model::{Effect, EventStream, Model, Occasion, Request};
 use self::screen::{Palette, extent, plain_screen, render};
 use super::control_port::{ControlAnswer, ask, events};
+use super::serve::stop_signal;
 use crate::args::TopArgs;
 use crate::config::{Config, Environment};
 use crate::output::print;
@@ -280,18 +281,16 @@ struct Viewer<'a> {
 impl Viewer<'_> {
     /// Shows the proxy until the user quits, or a signal ends this process.
     async fn run(self) -> anyhow::Result<()> {
-        let watched = "failed to watch for signals";
-        let mut terminate = signal(SignalKind::terminate()).context(watched)?;
-        let mut interrupt = signal(SignalKind::interrupt()).context(watched)?;
-        let mut hang_up = signal(SignalKind::hangup()).context(watched)?;
+        let stopped = stop_signal()?;
+        let hang_up = signal(SignalKind::hangup());
+        let mut hang_up = hang_up.context("failed to watch for signals")?;
         let keys = read_keys().context("failed to read the terminal")?;
         let (sender, news) = mpsc::channel(16);
         let proxies = self.proxies;
         tokio::select! {
             shown = self.show(keys, news) => shown,
             never = proxies.follow_events(sender) => match never {},
-            _ = terminate.recv() => Ok(()),
-            _ = interrupt.recv() => Ok(()),
+            () = stopped => Ok(()),
             _ = hang_up.recv() => Ok(()),
         }
     }

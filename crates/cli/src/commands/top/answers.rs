@@ -234,7 +234,7 @@ pub(super) struct ToolEntry {
     pub(super) errors: u64,
     pub(super) latency_us: Latency,
     pub(super) definition_tokens: Option<u64>,
-    pub(super) result_tokens: Option<f64>,
+    pub(super) result_tokens: Option<u64>,
     pub(super) last_call: Option<Timestamp>,
 }
 

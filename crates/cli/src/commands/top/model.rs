@@ -94,10 +94,7 @@ impl ToolSort {
                 Self::Errors => b.errors.cmp(&a.errors),
                 Self::P95 => b.latency_us.p95.cmp(&a.latency_us.p95),
                 Self::DefinitionTokens => b.definition_tokens.cmp(&a.definition_tokens),
-                Self::ResultTokens => {
-                    let figure = |tool: &ToolEntry| tool.result_tokens.unwrap_or(-1.0);
-                    figure(b).total_cmp(&figure(a))
-                }
+                Self::ResultTokens => b.result_tokens.cmp(&a.result_tokens),
                 Self::LastCall => b.last_call.cmp(&a.last_call),
                 Self::Name => std::cmp::Ordering::Equal,
             };

@@ -101,7 +101,7 @@ pub(super) fn tools() -> Value {
     json!({"tools": [
         {"upstream": "files", "tool": "read_file", "calls": 1_200, "errors": 1,
          "latency_us": {"p50": 900, "p95": 1_500, "p99": 9_000}, "definition_tokens": 180,
-         "result_tokens": 512.4, "last_call": "2026-01-02T11:59:59Z"},
+         "result_tokens": 512, "last_call": "2026-01-02T11:59:59Z"},
         {"upstream": "日本", "tool": "create_issue", "calls": 140, "errors": 2,
          "latency_us": {"p50": 90_000, "p95": 1_500_000, "p99": null}, "definition_tokens": 1_024,
          "result_tokens": null, "last_call": "2026-01-02T11:51:00Z"},

@@ -712,7 +712,7 @@ fn tool_line(tool: &ToolEntry, now: Timestamp, width: usize) -> String {
     let errors = with_separators(tool.errors);
     let p95 = known(tool.latency_us.p95.map(duration));
     let definition = known(tool.definition_tokens.map(with_separators));
-    let result = known(tool.result_tokens.map(|mean| format!("{mean:.0}")));
+    let result = known(tool.result_tokens.map(with_separators));
     let last = tool.last_call.map_or("never".into(), |at| age(at, now));
     let texts = [&name, &calls, &errors, &p95, &definition, &result, &last];
     table_row(&TOOL_COLUMNS, &texts.map(String::as_str), width)
