@@ -15,6 +15,7 @@ mod rmcp_legacy_server;
 mod rmcp_modern;
 mod sdk_agents;
 mod sdk_clients;
+mod session_app;
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;

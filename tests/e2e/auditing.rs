@@ -1,5 +1,7 @@
 //! `riglm audit`: the servers of a client with real programs, and transcripts by hand.
 
+mod bad_input;
+
 use std::fmt::Write as _;
 use std::path::Path;
 
@@ -328,4 +330,21 @@ async fn programs_of_servers_end_with_the_audit() {
     let patience = std::time::Duration::from_secs(10);
     let survivors = riglm_tests::process::survivors(&[started], patience).await;
     assert!(survivors.is_empty());
+}
+
+#[tokio::test]
+async fn an_audit_without_a_client_names_the_next_step() {
+    let home = TempDir::new().unwrap();
+    let output = run_at_home(home.path(), &["audit"]).await.success();
+    for text in [
+        "no transcript and no server",
+        "--home DIR",
+        "riglm demo --keep",
+    ] {
+        assert!(
+            output.stderr.contains(text),
+            "{text} is not in {}",
+            output.stderr
+        );
+    }
 }

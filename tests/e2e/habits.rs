@@ -89,7 +89,15 @@ async fn a_service_of_the_user_is_installed_and_removed() {
     assert!(planned.stdout.contains("ExecStart="), "{}", planned.stderr);
     assert!(!unit.exists() && log().is_empty());
 
-    let installed = run(&["service", "install", "--data-dir", "data", "--json"]).await;
+    let installed = run(&[
+        "service",
+        "install",
+        "--data-dir",
+        "data",
+        "--yes",
+        "--json",
+    ])
+    .await;
     assert!(installed.code == Some(0), "{}", installed.stderr);
     let installed: Value = installed.json();
     assert_eq!(installed["running"], true);
@@ -108,7 +116,7 @@ async fn a_service_of_the_user_is_installed_and_removed() {
     ];
     assert_eq!(log().lines().collect::<Vec<_>>(), expected);
 
-    let removed = run(&["service", "uninstall"]).await;
+    let removed = run(&["service", "uninstall", "--yes"]).await;
     assert!(removed.code == Some(0), "{}", removed.stderr);
     assert!(!unit.exists());
     assert!(log().contains("systemctl --user disable --now riglm.service"));

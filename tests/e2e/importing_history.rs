@@ -155,6 +155,9 @@ async fn imported_calls_give_the_predictions_of_recorded_ones() {
         (&json!(n_calls), &json!(N_SESSIONS)),
         "{counts}"
     );
+    let sessions = rows(imported_in.path(), &["sessions", "--json"]).await;
+    assert_eq!(sessions.len(), N_SESSIONS);
+    assert!(sessions.iter().all(|session| session["imported"] == true));
     let warm = start(imported_in.path()).await;
     wait_until_learned(&warm, n_calls).await;
     let found = predictions(&warm).await;

@@ -234,7 +234,26 @@ async fn similar_sessions_soon_get_short_lists() {
         "{:?}",
         last.all
     );
-    place.stage.stop().await;
+    place.stage.learn().await;
+    let ProxyScene { stage, data, .. } = place;
+    stage.stop().await;
+    // The short list was recorded with the coverage that was expected of it, the whole one without.
+    let sessions = report(&data, &["sessions"]).await;
+    let sessions = sessions.as_array().unwrap().iter();
+    let begun = |session: &&Value| session["started_at"].as_str().unwrap().to_owned();
+    let first = sessions.clone().min_by_key(begun).unwrap();
+    let newest = sessions.max_by_key(begun).unwrap();
+    let recorded = async |session: &Value| {
+        let id = session["id"].as_str().unwrap();
+        let lists = report(&data, &["lists", "--session", id]).await;
+        let n_selected = lists[0]["selected"].as_array().unwrap().len();
+        (n_selected, lists[0]["expected_coverage"].as_f64())
+    };
+    assert_eq!(recorded(first).await, (50, None));
+    let (n_selected, expected) = recorded(newest).await;
+    assert_eq!(n_selected, last.tools().len());
+    let expected = expected.unwrap();
+    assert!((0.5..=1.0).contains(&expected), "{expected}");
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -132,6 +132,11 @@ async fn what_the_page_shows_is_in_the_control_api() {
     let open = &overview["open_sessions"][0];
     assert_eq!(open["calls"], 2, "{open}");
     assert_eq!(open["lists"]["available_tools"], 24, "{open}");
+    let sessions = proxy.control_response("/sessions").await;
+    let session = &sessions["sessions"][0];
+    assert_eq!(session["lists"]["available_tools"], 24, "{session}");
+    assert_eq!(session["lists"]["misses"], open["lists"]["misses"]);
+    assert!(session["client_version"].is_string(), "{session}");
     let learning = proxy.control_response("/learning").await;
     assert_eq!(learning["days"].as_array().unwrap().len(), 1, "{learning}");
     assert_eq!(learning["total"]["tools_used"], 2, "{learning}");

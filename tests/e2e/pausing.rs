@@ -13,7 +13,7 @@ use riglm_tests::client::RawClient;
 use riglm_tests::kit::{Proxy, proxy, server};
 use riglm_tests::messages::{call, initialize, request};
 use riglm_tests::modern::Meta;
-use riglm_tests::riglm::read_store;
+use riglm_tests::riglm::{read_store, run_at_home};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
@@ -248,6 +248,18 @@ async fn a_pause_outlives_a_restart_and_ends_at_its_time() {
     assert_eq!(seen_list(&listed), Seen::Whole);
     let health = proxy.control_response("/health").await;
     assert_eq!(health["paused_until"], said["until"], "{health}");
+    // The commands that tell how a proxy is say it, too; a pause is no failure.
+    let until = said["until"].as_str().unwrap();
+    let told = format!("; lists are paused until {until}");
+    let health = read_store(data.path(), &["health"]).await;
+    assert!(health.contains(&told), "{health}");
+    let rows = run(data.path(), &["health"]).await;
+    assert_eq!(rows[0]["paused_until"], said["until"], "{rows}");
+    let home = TempDir::new().unwrap();
+    let places = ["doctor", "--data-dir", data.path().to_str().unwrap()];
+    let doctor = run_at_home(home.path(), &places).await.stdout;
+    let told = format!("ok       proxy: lists are paused until {until}");
+    assert!(doctor.contains(&told), "{doctor}");
 
     let received = client.n_received();
     run(data.path(), &["pause", "--for", "1s"]).await;
@@ -257,4 +269,6 @@ async fn a_pause_outlives_a_restart_and_ends_at_its_time() {
     let health = proxy.control_response("/health").await;
     assert_eq!(health["paused"], false, "{health}");
     assert!(health.get("paused_until").is_none(), "{health}");
+    let health = read_store(data.path(), &["health"]).await;
+    assert!(!health.contains("paused"), "{health}");
 }

@@ -232,6 +232,7 @@ async fn a_session_is_listed_with_its_client_and_its_end() {
                 "calls",
                 "client_id",
                 "profile",
+                "imported",
                 "lists"
             ]
         );

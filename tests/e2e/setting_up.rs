@@ -1,6 +1,9 @@
 //! From the files of MCP clients to a client that works through riglm, and back: `riglm import`,
 //! `install`, `uninstall` and `setup`.
 
+mod addresses;
+mod gateways;
+
 use std::collections::BTreeMap;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
@@ -112,6 +115,28 @@ impl Home {
     }
 }
 
+/// Checks the counts in the heads of the parts of all diffs in a text.
+fn assert_counts(text: &str) {
+    let lines: Vec<&str> = text.lines().collect();
+    let count = |range: &str| -> usize { range.split_once(',').unwrap().1.parse().unwrap() };
+    let mut n_parts = 0;
+    for (at, line) in lines.iter().enumerate() {
+        let head = line.strip_prefix("@@ -");
+        let Some(head) = head.and_then(|head| head.strip_suffix(" @@")) else {
+            continue;
+        };
+        let (old, new) = head.split_once(" +").unwrap();
+        let body = lines.iter().skip(at + 1);
+        let body = body.take_while(|it| it.starts_with([' ', '-', '+']) && !it.starts_with("--- "));
+        let body: Vec<&&str> = body.collect();
+        let n_with = |marks: [char; 2]| body.iter().filter(|it| it.starts_with(marks)).count();
+        assert_eq!(n_with([' ', '-']), count(old), "{line} in {text}");
+        assert_eq!(n_with([' ', '+']), count(new), "{line} in {text}");
+        n_parts += 1;
+    }
+    assert!(n_parts > 0, "{text}");
+}
+
 #[tokio::test]
 async fn servers_of_clients_are_imported_once_and_their_secrets_apart() {
     let home = Home::new();
@@ -192,13 +217,15 @@ async fn a_preview_has_every_file_that_a_setup_writes() {
     let arguments = ["setup", "--dry-run", "--no-service"];
     let planned = home.run_with_variable("", &arguments).await.success();
     for expected in [
-        "/.config/riglm/riglm.toml\n@@ -1 +1 @@\n+# The configuration of riglm",
+        "/.config/riglm/riglm.toml\n@@ -0,0 +1,",
+        " @@\n+# The configuration of riglm",
         "\n+strategy = \"prediction\"\n",
         "\n+[upstreams.\"wiki\"]\n",
         "/.local/share/riglm/secrets.env: WIKI_WIKI_TOKEN\n",
     ] {
         assert!(planned.stdout.contains(expected), "{}", planned.stdout);
     }
+    assert_counts(&planned.stdout);
     for expected in [
         "docs: Gemini CLI calls it papers\n",
         "gone: the program /gone/server was not found",

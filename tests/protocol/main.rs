@@ -23,6 +23,7 @@ mod resumption;
 mod rounds;
 mod search_tool;
 mod security;
+mod session_app;
 mod sessions;
 mod slow_start;
 mod transparency;

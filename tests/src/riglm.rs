@@ -184,6 +184,7 @@ pub async fn run_at_home(home: &Path, arguments: &[&str]) -> CommandOutput {
     for variable in [
         "XDG_CONFIG_HOME",
         "XDG_DATA_HOME",
+        "XDG_STATE_HOME",
         "RIGLM_CONFIG",
         "RIGLM_KEY",
     ] {

@@ -3,7 +3,8 @@
 //! - [`clients`]: the table of clients, data only.
 //! - [`installed_clients`]: the clients of a user, and their files.
 //! - [`read_servers`]: the servers of a file in neutral terms; [`merge_servers`] joins equal ones.
-//! - [`ImportFormat`]: files of unknown origin, and those of other gateways.
+//! - [`ImportFormat`]: files of unknown origin, and those of other gateways; [`gateway_folders`]
+//!   finds the latter.
 //! - [`install_entry`] and [`remove_entry`]: changes of the entry for riglm in a text.
 //! - [`preview_install`], [`apply`] and [`plan_undo`]: changes of files. [`Ledger`] records them.
 //!
@@ -77,6 +78,7 @@ mod document;
 mod editing;
 mod entry;
 mod file;
+mod gateways;
 mod identity;
 mod merging;
 mod places;
@@ -100,6 +102,7 @@ pub use editing::{
 };
 pub use entry::{EntryKey, InstallEntry};
 pub use file::{FileError, FileText, MAX_BYTES, read_text};
+pub use gateways::{GatewayFolder, gateway_folders, server_files};
 pub use identity::RiglmIdentity;
 pub use merging::{MergedServer, ServerDifference, ServerEntry, SourcedServer, merge_servers};
 pub use places::{CandidateFile, Os, Places};
@@ -112,6 +115,6 @@ pub use server::{
 };
 pub use table::{client, clients};
 pub use writing::{
-    Creation, DiffLine, InstallRequest, Installation, Ledger, LedgerError, LostServer, Preview,
-    UndoKind, UndoPlan, WriteError, apply, plan_undo, preview_install, preview_removal,
+    Creation, DiffLine, InstallRequest, Installation, Ledger, LedgerError, LineRange, LostServer,
+    Preview, UndoKind, UndoPlan, WriteError, apply, plan_undo, preview_install, preview_removal,
 };

@@ -80,6 +80,32 @@ export function line({ points, label, yFormat = number, xFormat = String, yMax, 
   return node;
 }
 
+const MAX_RADIUS = 11;
+
+/**
+ * Creates points `{ x, y, weight, title }` of shares from 0 to 1, with the diagonal where both are
+ * equal. The area of a point grows with its weight.
+ */
+export function diagonal({ points, label, weightLabel, xLabel, yLabel }) {
+  const most = Math.max(...points.map((point) => point.weight), 1);
+  const place = (share) => `${(100 * Math.max(0, Math.min(1, share))).toFixed(2)}%`;
+  // Small points are drawn over large ones.
+  const ordered = [...points].sort((a, b) => b.weight - a.weight);
+  const picture = s("svg", { width: "100%", height: 1.4 * HEIGHT, class: "plot" },
+    [0, 0.5, 1].map((share) => s("line", { class: "grid", x1: "0", x2: "100%", y1: place(share), y2: place(share) })),
+    s("line", { class: "zero", x1: "0", x2: "100%", y1: "100%", y2: "0", "stroke-dasharray": "4 4" }),
+    ordered.map((point) => s("circle", {
+      class: "dot", "fill-opacity": "0.75", cx: place(point.x), cy: place(1 - point.y),
+      r: Math.max(3, MAX_RADIUS * Math.sqrt(point.weight / most)).toFixed(1),
+    }, s("title", null, point.title))));
+  const ends = [0, 0.5, 1].map((share) => percent(share));
+  return figure("line-chart", label, picture,
+    h("div", { class: "y-axis dim", "aria-hidden": "true" }, [...ends].reverse().map((end) => h("span", null, end))),
+    h("div", { class: "x-axis dim", "aria-hidden": "true" }, ends.map((end) => h("span", null, end))),
+    hiddenTable(label, [xLabel, yLabel, weightLabel], points.map((point) => [percent(point.x), percent(point.y), number(point.weight)])),
+    h("figcaption", { class: "dim" }, `${yLabel}, by ${xLabel}`));
+}
+
 function axisLabels(points, xFormat) {
   if (points.length === 0) return [];
   if (points.length === 1) return [h("span", null, xFormat(points[0].x))];

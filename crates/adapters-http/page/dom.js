@@ -27,6 +27,10 @@ export function exactText(value) {
   return text(value).replace(EMOJI_SELECTOR, escapeOf);
 }
 
+// Addresses lead within the page, to riglm itself, or to a client that asks its user before it adds a
+// server; never to a scheme such as `javascript:`.
+const ADDRESSES = /^(#|\/(?!\/)|blob:|https:\/\/cursor\.com\/en\/install-mcp\?|https:\/\/kiro\.dev\/launch\/mcp\/add\?|vscode:mcp\/install\?|lmstudio:\/\/add_mcp\?)/;
+
 const PROPERTIES = new Set(["value", "checked", "disabled", "hidden", "selected"]);
 
 function setAttribute(node, name, value) {
@@ -42,8 +46,7 @@ function setAttribute(node, name, value) {
     node.setAttribute(name, "");
   } else if (value !== null && value !== undefined && value !== false) {
     const shown = name === "href" ? String(value) : text(value);
-    // Addresses lead within the page or to riglm itself, never to a scheme such as `javascript:`.
-    if (name === "href" && !/^(#|\/(?!\/)|blob:)/.test(shown)) return;
+    if (name === "href" && !ADDRESSES.test(shown)) return;
     node.setAttribute(name, shown);
   }
 }
@@ -79,6 +82,18 @@ export function h(tag, attributes, ...children) {
 /** Creates an SVG element. */
 export function s(tag, attributes, ...children) {
   return build(document.createElementNS(SVG, tag), attributes, children);
+}
+
+/** Returns a text of riglm as nodes, with what stands between backticks as code. */
+export function prose(words) {
+  const parts = String(words).split("`");
+  // The last backtick of an odd number begins nothing.
+  return parts.map((part, i) => (i % 2 === 0 ? part : i < parts.length - 1 ? h("code", null, part) : `\`${part}`));
+}
+
+/** Returns a text of riglm without backticks, for titles. */
+export function plain(words) {
+  return String(words).replaceAll("`", "");
 }
 
 /** Replaces the children of a node. */

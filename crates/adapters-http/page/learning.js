@@ -5,7 +5,7 @@ import { choice, clear, empty, h, jsonLink, notice, section, tag, update } from 
 import { number, percent, plural, short, timeNode } from "./format.js";
 import { watch } from "./live.js";
 import { table } from "./table.js";
-import { line } from "./chart.js";
+import { diagonal, line } from "./chart.js";
 import { card, recordingOff } from "./tools.js";
 
 export const title = "Learning";
@@ -159,6 +159,7 @@ function drawLearning(results, answer, days) {
       trend("Tokens saved", "Tokens of definitions that were left out of prompts.", answer.days, (day) => day.tokens_saved, short),
       trend("Cost avoided", "In tokens at full price: also counts searches and changed lists. Below 0, riglm cost more than it saved.", answer.days, (day) => day.cost_avoided, short),
     ),
+    calibration(answer.calibration),
     assumptions(answer),
     daysTable(answer.days),
   );
@@ -217,6 +218,46 @@ function trend(label, subtitle, days, valueOf, yFormat, yMax) {
       ? line({ points, label, yFormat, xFormat: dayText, yMax, xLabel: "day (UTC)" })
       : h("p", { class: "dim" }, known.length === 1 ? `${dayText(known[0].x)}: ${yFormat(known[0].y)}. A line needs a second day.` : "No day has a value yet.");
   return section(label, subtitle, part);
+}
+
+/** Whether as many calls were of listed tools as riglm expected when it selected the lists. */
+function calibration(all) {
+  return section(
+    "Calibration",
+    "Whether as many calls were of listed tools as riglm expected when it selected the lists.",
+    all.calls === 0 ? h("p", { class: "dim" }, noCalibration(all)) : calibrationResults(all),
+  );
+}
+
+function noCalibration(all) {
+  if (all.lists > 0) {
+    return `No call was made yet under the ${plural(all.lists, "list")} with an expectation.`;
+  }
+  return (
+    "No list of this period has an expectation. Only lists that hide tools, and whose tools a prediction selected, have one: " +
+    "not those from before riglm had learned, lists of all tools, lists by name patterns or by context, and those of older versions."
+  );
+}
+
+function calibrationResults(all) {
+  const points = all.bins.filter((bin) => bin.calls > 0).map((bin) => ({
+    x: bin.expected,
+    y: bin.actual,
+    weight: bin.calls,
+    title:
+      `Expected ${percent(bin.from)} to ${percent(bin.to)}: ${percent(bin.expected)} on average, ${percent(bin.actual)} listed. ` +
+      `${plural(bin.calls, "call")}, ${plural(bin.lists, "list")}`,
+  }));
+  return [
+    h("p", null, `riglm expected ${percent(all.expected)} of calls on listed tools; ${percent(all.actual)} were.`),
+    h(
+      "p",
+      { class: "dim" },
+      `${plural(all.calls, "call")}, ${plural(all.lists, "list")}. Points below the line: riglm expected too much. ` +
+        "An agent uses what it is shown, so the listed share is higher than it would be with other lists.",
+    ),
+    diagonal({ points, label: "Calibration", weightLabel: "calls", xLabel: "expected share of calls on listed tools", yLabel: "Actual share" }),
+  ];
 }
 
 function assumptions(answer) {

@@ -1,9 +1,10 @@
 // The first screen: what riglm does at present, and what it did in a period.
 
 import { get } from "./api.js";
-import { choice, clear, empty, h, jsonLink, notice, section, tag, toolName, update } from "./dom.js";
+import { choice, clear, empty, h, jsonLink, notice, prose, section, tag, toolName, update } from "./dom.js";
 import { agoNode, number, percent, plural, short, time, timeNode } from "./format.js";
 import { mayCount, subscribe, watch } from "./live.js";
+import { LIST_COLUMNS } from "./sessions.js";
 import { table } from "./table.js";
 
 export const title = "Now";
@@ -35,7 +36,7 @@ export async function show(root, params) {
     h("p", { class: "lead" }, "riglm stands between MCP clients and their servers. It learns which tools a session needs, "
       + "lists those, and lets the client search for all others. So prompts carry fewer tool definitions."),
     notices, numbers, period,
-    section("Open sessions", "Each row is one connection of a client. Open it to see why each tool is listed or hidden.", sessions, more),
+    section("Open sessions", "Open one to see why each tool is listed or hidden.", sessions, more),
     h("div", { class: "grid2" },
       section("Upstreams", "The MCP servers behind riglm.", upstreams),
       section("Happening now", "Calls, searches and lists since you opened this view.", feed)));
@@ -91,9 +92,9 @@ function noticesOf(answer) {
     shown.push(["warning", "Recording is off: riglm stores no calls and learns nothing, and this page has no numbers. Remove recording.mode = \"off\" from the configuration."]);
   }
   if (answer.strategy === "none") {
-    shown.push(["info", "Lists have all tools, because filtering.strategy is \"none\". To list only the tools that a session probably needs, set strategy = \"prediction\" in the section [filtering] of the configuration."]);
+    shown.push(["info", "Lists have all tools. To list only those that a session probably needs, write this into the section [filtering] of the configuration:", 'strategy = "prediction"']);
   } else if (answer.strategy !== "prediction") {
-    shown.push(["info", `Lists follow names and not predictions, because filtering.strategy is "${answer.strategy}". With "prediction", they follow what was learned.`]);
+    shown.push(["info", "Lists follow the names of tools. For lists that follow what was learned, write this into the section [filtering] of the configuration:", 'strategy = "prediction"']);
   }
   return shown.map(([kind, words, command]) => notice(kind, words, command ? h("code", null, command) : null));
 }
@@ -135,14 +136,14 @@ function listCard(totals) {
     sessions ? [mean(totals.shown_tools, sessions), h("small", null, ` of ${mean(totals.available_tools, sessions)}`)] : "–",
     share === null
       ? "No list was recorded."
-      : `${percent(share)} of the tokens of all definitions. Average of ${plural(sessions, "session")}, of which ${number(totals.sessions_hiding)} had hidden tools.`);
+      : `${percent(share)} of the tokens of all definitions of upstreams; tools of riglm itself, such as the search, come on top. Average of ${plural(sessions, "session")}, of which ${number(totals.sessions_hiding)} had hidden tools.`);
 }
 
 function savedCard(totals) {
   const worth = totals.cost_avoided;
   const after = worth >= 0
-    ? `After searches and prompt caching, that is worth ${short(worth)} full tokens.`
-    : `Searches and changed lists cost ${short(-worth)} full tokens more than that is worth.`;
+    ? `After searches and prompt caching, that is worth ${short(worth)} tokens at the full price.`
+    : `Searches and changed lists cost more than that is worth, by ${short(-worth)} tokens at the full price.`;
   return card("Tokens saved", short(totals.tokens_saved),
     "Tool definitions that prompts did not carry, if each call and each search is one prompt.",
     [after, " ", h("a", { href: "#/learning?prices=open" }, "Prices and assumptions")]);
@@ -182,18 +183,7 @@ function sessionTable() {
       { key: "protocol", label: "Protocol" },
       { key: "transport", label: "Transport", value: (row) => row.transport.replace(/_/g, " ") },
       { key: "profile", label: "Profile", value: (row) => row.profile },
-      {
-        key: "listed", label: "Tools listed", align: "end", value: (row) => row.lists?.shown_tools,
-        cell: (row) => (row.lists ? `${number(row.lists.shown_tools)} of ${number(row.lists.available_tools)}` : "no list yet"),
-      },
-      { key: "calls", label: "Calls", align: "end", cell: (row) => `${number(row.calls)}${row.has_more_calls ? "+" : ""}` },
-      {
-        key: "misses", label: "Misses", align: "end", title: "Tools that the list did not have at their first call",
-        value: (row) => row.lists?.misses,
-        cell: (row) => (row.lists?.misses ? tag(number(row.lists.misses), "warn") : number(row.lists?.misses)),
-      },
-      { key: "searches", label: "Searches", align: "end", value: (row) => row.lists?.searches, cell: (row) => number(row.lists?.searches) },
-      { key: "saved", label: "Tokens saved", align: "end", value: (row) => row.lists?.tokens_saved, cell: (row) => short(row.lists?.tokens_saved) },
+      ...LIST_COLUMNS,
     ],
   });
 }
@@ -216,8 +206,8 @@ function upstreamItem(upstream) {
     h("a", { class: "mono cut", href: `#/tools?upstream=${encodeURIComponent(upstream.name)}`, title: upstream.name }, upstream.name),
     h("span", { class: "dim small" }, facts),
     held,
-    h("span", { class: "small reason" }, upstream.reason
-      ?? (upstream.state === "unused" ? "Nothing has connected to it yet, so its tools are not known." : null)));
+    h("span", { class: "small reason" }, upstream.reason ? prose(upstream.reason)
+      : (upstream.state === "unused" ? "Nothing has connected to it yet, so its tools are not known." : null)));
 }
 
 /** Shows events as sentences, the newest first. Returns the function that ends this. */
@@ -240,7 +230,7 @@ let feedCount = 0;
 
 const SOURCES = {
   shown: " from its list",
-  found: " after a search, because its list did not have it",
+  found: ", which riglm had named, because its list did not have it",
   hidden: " by name, although its list did not have it",
   unlisted: ", which no upstream lists",
 };

@@ -1,9 +1,10 @@
 // One session: its lists, calls and searches, why each tool is listed or hidden, and what comes next.
 
-import { ApiError, del, get, post, scopes } from "./api.js";
+import { ApiError, get } from "./api.js";
 import { bars } from "./chart.js";
-import { choice, clear, confirmAction, empty, h, jsonLink, notice, openDialog, section, tag, toast, toolName, update } from "./dom.js";
-import { ago, agoNode, duration, now, number, percent, plural, short, timeNode } from "./format.js";
+import { ACTIONS, clientName, decide, decisionList, denial, nameOfClient } from "./decisions.js";
+import { choice, clear, empty, h, jsonLink, notice, plain, prose, section, tag, toolName, update } from "./dom.js";
+import { agoNode, duration, number, percent, plural, short, timeNode } from "./format.js";
 import { watch } from "./live.js";
 import { table } from "./table.js";
 
@@ -27,10 +28,23 @@ const BECAUSE = {
   pinned: ["Pinned by an operator", "It is always listed, before all others."],
   included: ["Included by an operator", "A decision puts it into the list."],
   whole_list: ["The list has every tool", "Nothing was left out, except what operators hide."],
-  chosen: ["Likely, or used before", "It was likely when the list was selected, or the session has used it."],
+  chosen: ["Likely, or used before", "It was likely when the list was made, or the session has used it."],
   excluded: ["Hidden by an operator", "A decision, or write gating, hides it."],
-  not_chosen: ["Less likely than the listed tools", "Others were more likely to be used, or the list had no room. A search finds it, and it can be called. To list it always, pin it."],
+  not_chosen: ["Less likely than the listed tools", "Others are more likely to be used, or the list had no room. A search finds it, and it can be called. To list it always, pin it."],
+  became_likely: ["Became likely after this list was made", "By the present prediction, the next list has it. Until then a search finds it, and it can be called."],
+  pinned_next: ["Pinned after this list was made", "The next list has it, before all others."],
+  included_next: ["Included after this list was made", "The next list has it."],
+  excluded_next: ["Hidden after this list was made", "The next list does not have it."],
+  left_out: ["Left out of the newest list", "It was not chosen, or an operator hid it: the record does not tell which. A search could find it, and it could be called."],
   not_listed: ["The session has no list yet", "The client has not asked for its tools."],
+};
+
+/** What the next list changes. */
+const NEXT = {
+  became_likely: "listed in the next list",
+  pinned_next: "listed in the next list",
+  included_next: "listed in the next list",
+  excluded_next: "hidden in the next list",
 };
 
 const BANDS = {
@@ -46,8 +60,32 @@ const SOURCES = {
   unlisted: ["listed by no upstream", "warn"],
 };
 
+/** The words for a tool that an answer named, if it was no result of a search that is shown here. */
+const NAMED = ["named by riglm", "info",
+  "It stood beside the results of a search, or in a recommendation, in the answer to a declared context, or in the results of a search that is not shown here."];
+
 const OUTCOMES = {
   ok: "ok", cached: "ok", error: "bad", timeout: "bad", refused: "bad", cancelled: "warn", unknown: "warn",
+};
+
+/** Why a call has no result. */
+const FAILURES = {
+  error: "The server answered with an error, or could not be reached.",
+  timeout: "The server did not answer within limits.call_timeout.",
+  refused: "A safeguard or an operator forbids it, so it was not sent to the server. The client got the reason.",
+  cancelled: "The client cancelled it.",
+  unknown: "riglm stopped while it ran, so its end is not known.",
+};
+
+/** How the lists of each policy behave. */
+const POLICIES = {
+  epoch: "They stay the same for a while, so that the prompt cache of the client stays valid.",
+  append: "They only grow, so that the prompt cache of the client stays valid.",
+  hints: "They have every tool, and mark those that the client loads at once.",
+  conformal: "Each one follows the newest prediction.",
+  all: "They have every tool.",
+  allowlist: "They have the tools whose names the configuration allows.",
+  denylist: "They have all tools but those whose names the configuration denies.",
 };
 
 const QUALITIES = { high: "ok", medium: "info", low: "warn" };
@@ -88,7 +126,7 @@ export async function show(root, params) {
       nextSection,
       section("About this session", null, facts)),
     section("Tools", null, reason, toolControls, tools, words),
-    section("Decisions about tools", "Those of operators that apply to this session.", overrides),
+    section("Decisions about tools", "Those of operators for this session, its client, its profile, or all clients.", overrides),
     section("Timeline", "Lists, calls and searches. A miss is the first call of a tool that the list did not have.",
       timelineControls, timeline, older));
 
@@ -106,7 +144,7 @@ export async function show(root, params) {
         { value: "listed", label: `Listed ${number(model.nListed)}` },
         { value: "hidden", label: `Hidden ${number(model.tools.length - model.nListed)}` },
       ], view.tools, (value) => set("tools", value, "all")),
-      scopes().has("override") ? null : h("span", { class: "dim small" }, "This token has no scope override, so it may not decide about tools."));
+      denial() ? h("span", { class: "dim small" }, denial()) : null);
     const rows = model.tools.filter((tool) => view.tools === "all" || tool.isListed === (view.tools === "listed"));
     tools.update(rows);
     update(words, legend(model));
@@ -119,7 +157,7 @@ export async function show(root, params) {
         view.order, (value) => set("order", value, "newest")));
     update(timeline, timelineItems(view, model, draw));
     update(older, olderParts(view, live));
-    update(overrides, overrideParts(view, live));
+    update(overrides, overrideParts(view, model, live));
   }
 
   const load = async () => {
@@ -131,6 +169,10 @@ export async function show(root, params) {
     const predicted = detail.session?.state === "past"
       ? { error: new ApiError(404, "The session is over.") }
       : await forecast(id);
+    // A work session does not have the name of its client.
+    if (detail.work_session && view.clientName === undefined) {
+      view.clientName = await nameOfClient(detail.work_session.client_id);
+    }
     Object.assign(view, { detail, overrides: all, forecast: predicted.answer ?? null, noForecast: predicted.error ?? null });
     draw();
   };
@@ -189,7 +231,10 @@ function modelOf({ detail, forecast: predicted }) {
   } else {
     const listed = new Map((newest?.tools ?? []).map((tool) => [keyOf(tool), { ...tool, isListed: true }]));
     for (const [key, call] of used) {
-      if (!listed.has(key)) listed.set(key, { upstream: call.upstream, tool: call.tool, isListed: false, source: call.source });
+      if (!listed.has(key)) listed.set(key, { upstream: call.upstream, tool: call.tool, isListed: false, source: call.source, named_by: call.named_by });
+    }
+    for (const tool of detail.hidden_tools ?? []) {
+      if (!listed.has(keyOf(tool))) listed.set(keyOf(tool), { ...tool, isListed: false, shown_because: "left_out" });
     }
     tools = [...listed].map(([key, tool]) => ({ ...tool, id: key, calls: used.get(key)?.n ?? 0 }));
   }
@@ -200,7 +245,7 @@ function headParts(view) {
   const { session } = view.detail;
   const isOpen = session ? session.state === "active" : view.forecast !== null;
   return [
-    h("h1", { class: "cut" }, session ? `Session of ${session.client || "a client without a name"}` : "Work session"),
+    h("h1", { class: "cut", title: session ? clientName(session) : null }, session ? `Session of ${session.client || "a client without a name"}` : "Work session"),
     tag(isOpen ? "open" : "over", isOpen ? "ok" : ""),
     jsonLink(`/sessions/${encodeURIComponent(view.id)}?limit=${view.limit}`),
     isOpen ? predictionsLink(view) : null,
@@ -226,7 +271,7 @@ function numberCards({ session, misses, is_cut: isCut }, { newest, lists, calls,
   return [
     card("Tools in the newest list",
       newest ? [number(newest.tools.length), h("small", null, ` of ${number(newest.available_tools)}`)] : "–",
-      newest ? `${tokens(newest)} ${isCut ? "At least " : ""}${plural(lists.length, "list")} so far.` : "No list is recorded for it."),
+      newest ? `${tokens(newest)} Tools of upstreams; those of riglm itself come on top. ${isCut ? "At least " : ""}${plural(lists.length, "list")} so far.` : "No list is recorded for it."),
     card("Calls", session ? number(session.calls) : atLeast(calls.length), `${plural(used, "tool")} used, ${number(failed)} failed${among}.`),
     card("Misses", atLeast(misses), `First calls of tools that the list did not have${among}.`),
     card("Searches", atLeast(searches.length), `Searches of the client for hidden tools${among}.`),
@@ -243,7 +288,7 @@ function factList(view, model) {
   const rows = [];
   const fact = (name, value) => value !== null && value !== undefined && rows.push(h("dt", null, name), h("dd", null, value));
   if (session) {
-    fact("Client", session.client || "(no name)");
+    fact("Client", clientName(session));
     fact("User", session.principal);
     fact("Profile", session.profile);
     fact("Protocol", `${session.protocol}, ${session.transport.replace(/_/g, " ")}`);
@@ -258,12 +303,12 @@ function factList(view, model) {
       ? session.work_sessions.map((one) => h("div", null, h("a", { class: "mono", href: `#/sessions/${encodeURIComponent(one)}` }, one)))
       : null);
   } else if (work) {
-    fact("What it is", "The calls of a client that belong to one task, possibly over several connections.");
     fact("User", work.principal);
     fact("First request", timeNode(work.started_at));
     fact("Last request", [timeNode(work.last_active_at), " (", agoNode(work.last_active_at), ")"]);
   }
-  fact("List policy", view.forecast?.policy ?? model.newest?.policy);
+  const policy = view.forecast?.policy ?? model.newest?.policy;
+  fact("Its lists", POLICIES[policy] ?? policy);
   fact("Identifier", h("span", { class: "mono" }, view.id));
   return h("dl", { class: "facts" }, rows);
 }
@@ -277,7 +322,7 @@ function nextParts(view) {
       label: "Most probable next calls", unit: "%", max: 1,
       rows: likely.map((tool) => ({
         label: toolName(tool),
-        value: tool.probability, title: tool.sentence, kind: tool.shown ? null : "muted",
+        value: tool.probability, title: plain(tool.sentence), kind: tool.shown ? null : "muted",
       })),
     }),
     h("p", { class: "small dim" },
@@ -287,8 +332,10 @@ function nextParts(view) {
 }
 
 function noForecastNotice({ detail }) {
-  const reason = `${detail.charAt(0).toUpperCase()}${detail.slice(1)}.`;
-  return notice("info", `${reason} Predictions need filtering.strategy = "prediction", learning, and a client that asked for its list.`);
+  // The reason may be a key of the configuration, which follows below.
+  const reason = detail.includes("filtering.") ? "The lists of this session do not follow predictions." : `${detail.charAt(0).toUpperCase()}${detail.slice(1)}.`;
+  return notice("info", `${reason} Predictions need a client that asked for its list, learning, and in the section [filtering] of the configuration:`,
+    h("code", null, 'strategy = "prediction"'));
 }
 
 function reasonText(view, { newest, tools, nListed }) {
@@ -304,9 +351,9 @@ function reasonText(view, { newest, tools, nListed }) {
   }
   if (!newest) return [parts, "Without a list there is nothing to explain yet."];
   const why = view.noForecast.status === 409
-    ? "Without predictions, hidden tools are not explained."
-    : "Hidden tools are explained only while the session is open.";
-  return [parts, `${why} Here are the tools of the newest list, and those that were called without being in it.`];
+    ? "Without predictions, tools have no probabilities."
+    : "Tools have probabilities only while the session is open.";
+  return [parts, `${why} Here are the tools of the newest list, those that it left out, and those that were called without being in it.`];
 }
 
 const MODES = {
@@ -320,7 +367,6 @@ function selectionWords(list) {
 }
 
 function toolTable(view, params) {
-  const mayDecide = () => scopes().has("override");
   return table({
     label: "Tools of the session",
     className: "bounded",
@@ -333,24 +379,26 @@ function toolTable(view, params) {
     columns: [
       { key: "tool", label: "Tool", value: (row) => `${row.upstream} ${row.tool}`, cell: (row) => toolName(row) },
       {
-        key: "because", label: "Listed or hidden, and why",
-        value: (row) => `${row.isListed ? "listed" : "hidden"} ${whyWords(row)[0]} ${row.sentence ?? ""}`,
-        cell: (row) => h("div", { class: "explanation" },
-          h("div", { class: "row tight", title: whyWords(row)[1] }, row.isListed ? tag("listed", "ok") : tag("hidden"), whyWords(row)[0]),
-          h("div", { class: "small dim", title: row.sentence }, row.sentence || whyWords(row)[1])),
+        key: "because", label: "In its list now, and why",
+        value: (row) => `${row.isListed ? "listed" : "hidden"} ${whyWords(row)[0]} ${NEXT[row.shown_because] ?? ""}`,
+        cell: (row) => h("div", { class: "row tight", title: whyWords(row)[1] },
+          row.isListed ? tag("listed", "ok") : tag("hidden"),
+          NEXT[row.shown_because] ? tag(NEXT[row.shown_because], "info") : null,
+          whyWords(row)[0]),
       },
       {
-        key: "probability", label: "Next call", align: "end", title: "The probability that it is called next",
-        value: (row) => row.probability, cell: (row) => percent(row.probability),
+        key: "probability", label: "Next call, by the prediction now", title: "The probability that it is called next, and the reasons. It follows each call; the list does not.",
+        value: (row) => row.probability,
+        cell: (row) => (row.probability === undefined ? "–" : h("div", { class: "explanation" }, percent(row.probability), " ",
+          h("span", { class: "small dim", title: plain(row.sentence) }, prose(row.sentence.replace(/^.*? likely: /, ""))))),
       },
       { key: "calls", label: "Calls", align: "end", title: "Calls in the timeline of this session", cell: (row) => number(row.calls) },
       {
         key: "decide", label: "Decide", sort: false, value: () => "",
         cell: (row) => h("div", { class: "row tight" }, ["pin", "exclude", "forbid"].map((action) => h("button", {
-          type: "button", class: "btn small", disabled: !mayDecide(),
-          title: mayDecide() ? ACTIONS[action].effect : "This token has no scope override.",
+          type: "button", class: "btn small", disabled: denial() !== null, title: denial() ?? ACTIONS[action].effect,
           "aria-label": `${ACTIONS[action].label} ${row.tool.slice(0, 100)}`,
-          on: { click: () => decide({ tool: row, action, session: sessionOf(view), client: clientOf(view) }) },
+          on: { click: () => decide({ tool: row, action, session: sessionOf(view), client: clientOf(view), profile: view.detail.session?.profile }) },
         }, ACTIONS[action].label))),
       },
     ],
@@ -360,7 +408,12 @@ function toolTable(view, params) {
 function whyWords(row) {
   if (row.shown_because) return BECAUSE[row.shown_because] ?? [row.shown_because, ""];
   if (row.isListed) return ["In the newest list", ""];
-  return ["Called, and not in the newest list", `At the first call: ${(SOURCES[row.source] ?? [row.source])[0]}.`];
+  return ["Called, and not in the newest list", `At the first call: ${sourceWords(row)[0]}.`];
+}
+
+/** Returns from where the client knew a called tool: the words, the kind of their tag, and more about it. */
+function sourceWords({ source, named_by: by }) {
+  return source === "found" && by !== "search" ? NAMED : SOURCES[source] ?? [source, ""];
 }
 
 /** Explains the words that the table uses. */
@@ -382,84 +435,11 @@ function sessionOf(view) {
 function clientOf(view) {
   const { session, work_session: work } = view.detail;
   return session
-    ? { id: session.client_id, name: session.client }
-    : { id: work?.client_id, name: "" };
+    ? { id: session.client_id, name: clientName(session) }
+    : { id: work?.client_id, name: view.clientName };
 }
 
-const ACTIONS = {
-  pin: { label: "Pin", effect: "Always listed, before all others." },
-  include: { label: "Include", effect: "Listed, wherever it fits." },
-  exclude: { label: "Exclude", effect: "Not listed. A search still finds it, and it can be called." },
-  forbid: { label: "Forbid", effect: "Not listed and not found, and calls of it are refused." },
-};
-
-const ENDS = [
-  { hours: 0, label: "Until it is removed" }, { hours: 1, label: "For an hour" },
-  { hours: 24, label: "For a day" }, { hours: 168, label: "For a week" },
-];
-
-/**
- * Opens the dialog for a decision about a tool. `tool` has its `upstream` and `tool`, and its `name`
- * if clients see another one; `session` (`{ id }`) and `client` (`{ id, name }`) may be left out.
- */
-function decide({ tool, action, session, client }) {
-  const places = [
-    session?.id ? { value: "session", label: "This session", body: { kind: "session", id: session.id } } : null,
-    client?.id ? { value: "client", label: client.name ? `All sessions of the client ${client.name.slice(0, 100)}` : "All sessions of this client", body: { kind: "client", id: client.id } } : null,
-    { value: "global", label: "All clients", body: { kind: "global" } },
-  ].filter(Boolean);
-  const reason = h("input", { type: "text", id: "decide-reason", maxlength: "1000", autocomplete: "off" });
-  const end = h("select", { id: "decide-end" }, ENDS.map(({ hours, label }) => h("option", { value: String(hours) }, label)));
-  const error = h("p", { class: "form-error", role: "alert" });
-  const submit = h("button", { type: "submit", class: "btn primary" }, "Save the decision");
-  const usualPlace = places[session?.hasSharedList && action !== "forbid" ? 1 : 0] ?? places[0];
-  const radios = (name, options, chosen) => options.map(({ value, label, effect }) => h("label", null,
-    h("input", { type: "radio", name, value, checked: value === chosen }),
-    h("span", null, label, effect ? h("span", { class: "dim" }, `: ${effect.charAt(0).toLowerCase()}${effect.slice(1)}`) : null)));
-  // Where lists do not depend on a session, riglm refuses all other decisions for one session.
-  const limitPlaces = () => {
-    const own = form.querySelector("input[value=session]");
-    if (!own) return;
-    own.disabled = session.hasSharedList && new FormData(form).get("action") !== "forbid";
-    if (own.disabled && own.checked) form.querySelector("input[name=scope]:enabled").checked = true;
-  };
-  const form = h("form", { class: "stack", on: { submit: save, change: limitPlaces } },
-    h("fieldset", null, h("legend", null, "What"),
-      radios("action", Object.entries(ACTIONS).map(([value, one]) => ({ value, ...one })), action)),
-    h("fieldset", null, h("legend", null, "For whom"), radios("scope", places, usualPlace.value)),
-    session?.hasSharedList
-      ? h("p", { class: "dim small" }, `With protocol ${SHARED_LISTS}, lists do not depend on a session. For this session alone, only "Forbid" works.`)
-      : null,
-    h("div", { class: "field" }, h("label", { for: "decide-end" }, "How long"), end),
-    h("div", { class: "field" }, h("label", { for: "decide-reason" }, "Reason (optional, for the audit trail)"), reason),
-    error,
-    h("div", { class: "row end" }, submit));
-  const dialog = openDialog("Decide about a tool",
-    h("p", { class: "mono" }, h("span", { class: "dim" }, `${tool.upstream} `), tool.tool.slice(0, 500)),
-    form);
-  limitPlaces();
-  form.querySelector("input:checked")?.focus();
-
-  async function save(event) {
-    event.preventDefault();
-    const { action: decided, scope } = Object.fromEntries(new FormData(form));
-    const hours = Number(end.value);
-    const body = { tool: tool.name ?? tool.tool, action: decided, scope: places.find(({ value }) => value === scope).body };
-    if (hours) body.expires_at = new Date(now() + hours * 3_600_000).toISOString();
-    if (reason.value.trim()) body.reason = reason.value.trim();
-    submit.disabled = true;
-    try {
-      const made = await post("/override", body);
-      dialog.close();
-      toast(made.note ?? "Saved. Lists follow within two seconds.");
-    } catch (failure) {
-      clear(error, failure.detail ?? failure.message);
-      submit.disabled = false;
-    }
-  }
-}
-
-function overrideParts(view, live) {
+function overrideParts(view, model, live) {
   const client = clientOf(view);
   const own = new Set([view.id, view.forecast?.session, view.detail.session?.id, ...(view.detail.session?.work_sessions ?? [])]);
   const applying = view.overrides.filter(({ scope }) => scope.kind === "global"
@@ -469,40 +449,17 @@ function overrideParts(view, live) {
   if (applying.length === 0) {
     return h("p", { class: "dim" }, "None. With the buttons in the table above, you can pin, exclude or forbid a tool.");
   }
-  return h("ul", { class: "muted-list" }, applying.map((one) => h("li", { "data-key": one.id },
-    tag(one.action, one.action === "forbid" ? "bad" : "info", ACTIONS[one.action]?.effect),
-    h("span", { class: "mono cut", title: one.tool }, one.tool),
-    h("span", null, scopeWords(one.scope, client)),
-    h("span", { class: "dim small" },
-      one.reason ? `"${one.reason}", ` : "", `by ${one.created_by}, `, agoNode(one.created_at),
-      one.expires_at ? [", ends ", h("span", null, ago(one.expires_at))] : ""),
-    h("button", {
-      type: "button", class: "btn small", disabled: !scopes().has("override"),
-      title: scopes().has("override") ? null : "This token has no scope override.",
-      "aria-label": `Remove the decision about ${one.tool.slice(0, 100)}`,
-      on: { click: () => remove(one, live) },
-    }, "Remove"))));
-}
-
-function scopeWords({ kind, id }, client) {
-  return {
-    session: "for this session",
-    client: `for the client ${client.name || id}`,
-    profile: `for the profile ${id}`,
-    global: "for all clients",
-  }[kind] ?? kind;
-}
-
-async function remove(one, live) {
-  const isSure = await confirmAction(`Remove the decision "${one.action}" about ${one.tool.slice(0, 200)}?`, "Remove");
-  if (!isSure) return;
-  await del(`/overrides/${encodeURIComponent(one.id)}`);
-  toast("Removed. Lists follow within two seconds.");
-  await live.now();
+  const waiting = new Set(model.tools.filter((tool) => /_next$/.test(tool.shown_because))
+    .flatMap(({ name, upstream, tool }) => [name, tool, `${upstream}__${tool}`]));
+  return decisionList(applying, {
+    client,
+    label: (one) => h("span", { class: "mono cut", title: one.tool }, one.tool),
+    isPending: (one) => one.action !== "forbid" && waiting.has(one.tool),
+    reload: () => live.now(),
+  });
 }
 
 function timelineItems(view, model, draw) {
-  const previous = new Map(model.lists.map((list, i) => [list, model.lists[i - 1] ?? null]));
   const entries = view.detail.timeline.filter((entry) => view.entries === "all" || entry.type === view.entries);
   if (entries.length === 0) return h("li", { class: "dim" }, "Nothing is recorded yet. Entries appear by themselves.");
   const keys = new Map();
@@ -515,7 +472,7 @@ function timelineItems(view, model, draw) {
     const [word, body] = {
       call: () => ["call", callParts(entry)],
       search: () => ["search", searchParts(entry)],
-      list: () => ["list", listParts(entry, previous.get(entry), key, view, draw)],
+      list: () => ["list", listParts(entry, { view, model, key, draw })],
     }[entry.type]();
     return h("li", { "data-key": key }, timeNode(entry.at), h("span", null, tag(word, entry.type === "list" ? "info" : "")), h("div", { class: "stack tight" }, body));
   });
@@ -523,13 +480,17 @@ function timelineItems(view, model, draw) {
 }
 
 function callParts(call) {
-  const [words, kind] = SOURCES[call.source] ?? [call.source, ""];
-  return h("div", { class: "row" },
-    toolName(call),
-    call.outcome === null ? tag("running", "info") : tag(call.outcome, OUTCOMES[call.outcome] ?? ""),
-    call.duration_us === null ? null : h("span", { class: "dim small", title: call.wait_us ? `and ${duration(call.wait_us)} waiting for a connection` : null }, duration(call.duration_us)),
-    call.source === "shown" ? null : tag(words, kind),
-    call.is_miss ? tag("miss", "warn", "The first call of a tool that the list did not have") : null);
+  const [words, kind, more] = sourceWords(call);
+  const failure = FAILURES[call.outcome];
+  return [
+    h("div", { class: "row" },
+      toolName(call),
+      call.outcome === null ? tag("running", "info") : tag(call.outcome, OUTCOMES[call.outcome] ?? ""),
+      call.duration_us === null ? null : h("span", { class: "dim small", title: call.wait_us ? `and ${duration(call.wait_us)} waiting for a connection` : null }, duration(call.duration_us)),
+      call.source === "shown" ? null : tag(words, kind, more),
+      call.is_miss ? tag("miss", "warn", "The first call of a tool that the list did not have") : null),
+    call.error ? h("q", { class: "small" }, call.error) : failure ? h("div", { class: "small dim" }, failure) : null,
+  ];
 }
 
 function searchParts(search) {
@@ -544,7 +505,9 @@ function searchParts(search) {
   ];
 }
 
-function listParts(list, before, key, view, draw) {
+function listParts(list, { view, model, key, draw }) {
+  const at = model.lists.indexOf(list);
+  const before = model.lists[at - 1];
   const isOpen = view.openLists.has(key);
   const toggle = (event) => {
     const { open } = event.currentTarget;
@@ -555,7 +518,8 @@ function listParts(list, before, key, view, draw) {
   };
   return [
     h("div", null, h("strong", null, `${number(list.tools.length)} of ${plural(list.available_tools, "tool")}`),
-      ` ${tokens(list)} `, h("span", { class: "dim" }, `List ${number(list.epoch)}, policy ${list.policy}.`)),
+      // Without the oldest entries, the first ones are not known.
+      ` ${tokens(list)} `, view.detail.is_cut ? null : h("span", { class: "dim" }, `List ${number(at + 1)} of ${number(model.lists.length)}.`)),
     h("div", { class: "small" }, list.because ?? selectionWords(list), list.is_fallback ? [" ", tag("fallback", "warn")] : null),
     before ? h("div", { class: "small dim" }, difference(before, list)) : null,
     h("details", { on: { toggle } }, h("summary", { class: "small" }, "Tools of this list"),

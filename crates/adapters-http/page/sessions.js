@@ -1,8 +1,9 @@
 // All sessions, the newest first.
 
 import { get } from "./api.js";
+import { clientName } from "./decisions.js";
 import { choice, clear, empty, h, jsonLink, tag, update } from "./dom.js";
-import { duration, number, percent, timeNode } from "./format.js";
+import { duration, number, percent, short, timeNode } from "./format.js";
 import { watch } from "./live.js";
 import { table } from "./table.js";
 
@@ -18,6 +19,26 @@ const STATES = [
   { value: "past", label: "Over" },
 ];
 
+/** The columns of a table of sessions that say what their lists did. */
+export const LIST_COLUMNS = [
+  {
+    key: "listed", label: "Tools listed", align: "end", title: "Tools in the newest list, and all of the upstreams; tools of riglm itself come on top",
+    value: (row) => row.lists?.shown_tools,
+    cell: (row) => (row.lists ? `${number(row.lists.shown_tools)} of ${number(row.lists.available_tools)}` : "no list"),
+  },
+  { key: "calls", label: "Calls", align: "end", cell: (row) => `${number(row.calls)}${row.has_more_calls ? "+" : ""}` },
+  {
+    key: "misses", label: "Misses", align: "end", title: "Tools that were called although the list did not have them at their first call",
+    value: (row) => row.lists?.misses,
+    cell: (row) => (row.lists?.misses ? tag(number(row.lists.misses), "warn") : number(row.lists?.misses)),
+  },
+  { key: "searches", label: "Searches", align: "end", value: (row) => row.lists?.searches, cell: (row) => number(row.lists?.searches) },
+  {
+    key: "saved", label: "Tokens saved", align: "end", title: "Tool definitions that prompts did not carry, if each call and each search is one prompt",
+    value: (row) => row.lists?.tokens_saved, cell: (row) => short(row.lists?.tokens_saved),
+  },
+];
+
 /** Fills `root`. View options: `state`, `sort` and `text` (the filter). */
 export async function show(root, params) {
   const { query } = params;
@@ -27,7 +48,7 @@ export async function show(root, params) {
   const end = h("div", { class: "row" });
   const list = sessionsTable(params);
   const parts = [head,
-    h("p", { class: "lead" }, "A session is one connection of a client. Open one to see its lists, calls and searches, and why each tool is listed or hidden."),
+    h("p", { class: "lead" }, "A session is one connection of a client. A work session is the calls of one task: a session may have several, and one may last over several sessions. Open a session to see its lists, calls and searches, and why each tool is listed or hidden."),
     h("section", { class: "card", "aria-label": "Sessions" }, list, end)];
 
   const path = (limit, cursor) => `/sessions?limit=${limit}${view.state ? `&state=${view.state}` : ""}${cursor ? `&cursor=${encodeURIComponent(cursor)}` : ""}`;
@@ -117,12 +138,12 @@ function sessionsTable(params) {
     columns: [
       {
         key: "client", label: "Client",
-        cell: (row) => h("a", { href: `#/sessions/${encodeURIComponent(row.id)}`, class: "cut", title: row.client }, row.client || "(no name)"),
+        cell: (row) => h("a", { href: `#/sessions/${encodeURIComponent(row.id)}`, class: "cut", title: clientName(row) }, row.client || "(no name)"),
       },
       { key: "state", label: "State", value: (row) => (row.state === "active" ? "open" : "over"), cell: (row) => (row.state === "active" ? tag("open", "ok") : tag("over")) },
       { key: "started_at", label: "Started", value: (row) => Date.parse(row.started_at), cell: (row) => timeNode(row.started_at) },
       { key: "lasted", label: "Lasted", align: "end", value: lasted, cell: (row) => duration(lasted(row)) },
-      { key: "calls", label: "Calls", align: "end", cell: (row) => `${number(row.calls)}${row.has_more_calls ? "+" : ""}` },
+      ...LIST_COLUMNS,
       {
         key: "looks", label: "Looks for hidden tools", align: "end", value: (row) => row.looks_for_hidden_tools,
         title: "The estimated probability that the client searches for a tool that it needs and that its list hides. Clients that do not search get longer lists.",

@@ -1,7 +1,7 @@
 // The screen of the set-up: what is wrong and how to cure it, the clients, and the upstreams.
 
 import { get } from "./api.js";
-import { clear, empty, h, jsonLink, notice, section, tag, toast, update } from "./dom.js";
+import { clear, empty, h, jsonLink, notice, prose, section, tag, toast, update } from "./dom.js";
 import { agoNode, number, plural } from "./format.js";
 import { watch } from "./live.js";
 
@@ -33,6 +33,33 @@ const CLIENT_STATES = {
 // Commands in the texts of cures. Other words of a text stay text.
 const COMMAND =
   /\briglm (?:login [\w.-]+|model (?:pull [\w./:-]+|list)|(?:config|service|db) [a-z-]+|(?:clients|connect|demo|doctor|health|import|init|install|open|serve|setup|uninstall)\b)(?: --[a-z-]+(?: (?!-)[^\s,;]+)?)*|\bchmod \d+ [^,\n]+/g;
+
+/** The name of riglm in clients, as `riglm install` writes it. */
+const ENTRY_NAME = "riglm";
+
+/** Returns a JSON text in Base64, as UTF-8. */
+const base64 = (value) => btoa(String.fromCharCode(...new TextEncoder().encode(JSON.stringify(value))));
+
+/** The links with which clients add a server, after they have asked their user. */
+const LINKS = {
+  cursor: (entry) => `https://cursor.com/en/install-mcp?name=${ENTRY_NAME}&config=${encodeURIComponent(base64(entry))}`,
+  kiro: (entry) => `https://kiro.dev/launch/mcp/add?name=${ENTRY_NAME}&config=${encodeURIComponent(JSON.stringify(entry))}`,
+  "lm-studio": (entry) => `lmstudio://add_mcp?name=${ENTRY_NAME}&config=${encodeURIComponent(base64(entry))}`,
+  vscode: (entry) => `vscode:mcp/install?${encodeURIComponent(JSON.stringify({ name: ENTRY_NAME, ...entry }))}`,
+};
+
+/** Creates the link that adds riglm to a client; `null` if the client has none. */
+function installLink(client) {
+  const link = LINKS[client.id];
+  if (!link || !client.entry) return null;
+  const href = link(client.entry);
+  const isSite = href.startsWith("https:");
+  const site = isSite ? new URL(href).host : null;
+  return h("a", {
+    class: "btn small", href, rel: "noreferrer", target: isSite ? "_blank" : null,
+    title: `${site ? `${site} hands` : "It hands"} the address of riglm to ${client.name}, which asks before it adds riglm.`,
+  }, `Add to ${client.name}`);
+}
 
 /** Fills `root` with the set-up. */
 export async function show(root) {
@@ -109,7 +136,7 @@ function checkRow(check) {
   return h(
     "div",
     { class: "stack" },
-    h("div", { class: "row" }, tag(word, kind), h("strong", null, check.check), h("span", null, check.text)),
+    h("div", { class: "row" }, tag(word, kind), h("strong", null, check.check), h("span", null, prose(check.text))),
     check.cure ? cure(withCommands(check.cure)) : null,
   );
 }
@@ -120,19 +147,15 @@ function cure(...parts) {
 
 /** Returns a text with its commands as code, each with a button that copies it. */
 function withCommands(text) {
+  // A command may stand between backticks.
+  const words = text.replace(/`([^`]*)`/g, (quoted, inner) => (inner.match(COMMAND)?.[0] === inner ? inner : quoted));
   const parts = [];
   let from = 0;
-  for (const match of text.matchAll(COMMAND)) {
-    if (match.index > from) {
-      parts.push(text.slice(from, match.index));
-    }
-    parts.push(command(match[0]));
+  for (const match of words.matchAll(COMMAND)) {
+    parts.push(prose(words.slice(from, match.index)), command(match[0]));
     from = match.index + match[0].length;
   }
-  if (from < text.length) {
-    parts.push(text.slice(from));
-  }
-  return parts;
+  return [...parts, prose(words.slice(from))];
 }
 
 function command(line) {
@@ -180,9 +203,18 @@ function clientPart(clients) {
           { "data-key": "others" },
           h("summary", null, `${plural(others.length, "client")} that riglm knows, not installed here`),
           h("p", { class: "dim" }, others.map((client) => client.name).join(", ")),
+          elsewhere(others),
         )
       : null,
   );
+}
+
+/** Returns links for clients that were not found, such as portable ones. */
+function elsewhere(others) {
+  const links = others.map(installLink).filter(Boolean);
+  return links.length > 0
+    ? [h("p", null, "If one of these is installed in another place, its link adds riglm to it:"), h("div", { class: "row" }, links)]
+    : null;
 }
 
 function clientRow(client) {
@@ -199,7 +231,7 @@ function clientRow(client) {
       h("span", { class: "dim" }, client.last_seen ? ["last seen ", agoNode(client.last_seen)] : "not seen yet"),
     ),
     state.needs === "install"
-      ? cure(command(`riglm install --client ${client.id}`))
+      ? cure(command(`riglm install --client ${client.id}`), installLink(client) ? [" or ", installLink(client)] : null)
       : null,
     state.advice ? h("p", { class: "dim" }, state.advice, files ? ` (${client.files.join(", ")})` : null) : null,
     client.riglm === "yes" && !client.last_seen
@@ -253,7 +285,8 @@ function upstreamRow(upstream) {
       h("span", { class: "dim" }, facts.join(", ")),
       upstream.held.length > 0 ? h("a", { href: "#/changes" }, `${plural(upstream.held.length, "held change")}`) : null,
     ),
-    upstream.reason ? h("p", null, upstream.reason) : null,
+    // A server may have written it, so it offers no commands.
+    upstream.reason ? h("p", null, prose(upstream.reason)) : null,
   );
 }
 

@@ -1,8 +1,9 @@
 // The screen of one tool: its calls, its neighbours, its definition, and the overrides on it.
 
-import { del, get, post, scopes } from "./api.js";
-import { choice, clear, confirmAction, empty, h, jsonLink, notice, section, toast, toolName, update } from "./dom.js";
-import { duration, now, number, percent, plural, timeNode } from "./format.js";
+import { get } from "./api.js";
+import { decide, decisionList, denial } from "./decisions.js";
+import { choice, clear, empty, h, jsonLink, notice, prose, section, toolName, update } from "./dom.js";
+import { duration, number, percent, plural, timeNode } from "./format.js";
 import { mayCount, watch } from "./live.js";
 import { bars } from "./chart.js";
 import { recordingOff } from "./tools.js";
@@ -15,10 +16,6 @@ const USUAL_DAYS = 30;
 const MAX_EVENT_NAME = 200;
 /** riglm cuts descriptions to this length, in characters. */
 const MAX_DESCRIPTION = 300;
-/** The longest name that the control API takes for an override. */
-const MAX_NAME = 10_000;
-/** The most clients that the form suggests. */
-const MAX_CLIENTS = 100;
 
 const OUTCOMES = {
   ok: "answered",
@@ -26,29 +23,9 @@ const OUTCOMES = {
   timeout: "no answer in time",
   cancelled: "cancelled by the client",
   unknown: "end unknown",
-  refused: "refused by a safeguard",
+  refused: "refused by a safeguard or an operator",
   cached: "answered from the cache",
 };
-
-const ACTIONS = {
-  pin: "Pin: always in the list",
-  include: "Include: in the list",
-  exclude: "Exclude: not in the list, but can be called",
-  forbid: "Forbid: in no list, and calls are refused",
-};
-
-const SCOPES = {
-  global: "All clients",
-  client: "One client",
-  profile: "One profile",
-};
-
-const EXPIRIES = [
-  ["", "never"],
-  ["3600", "in an hour"],
-  ["86400", "in a day"],
-  ["604800", "in a week"],
-];
 
 /** Fills `root` with a tool. The parts of the address are its upstream and its name; the query has `days`. */
 export async function show(root, params) {
@@ -63,19 +40,19 @@ export async function show(root, params) {
   if (!DAYS.includes(view.days)) {
     view.days = USUAL_DAYS;
   }
-  const mayOverride = scopes().has("override");
-
   const controls = h("div", { class: "row" });
   const heading = h("div", { class: "stack" });
   const statistics = h("div", { class: "stack" });
   const decisions = h("div", { class: "stack" });
   // The names by which an override may refer to the tool, and all overrides.
-  let aliases = [name, overrideName(tool)];
+  let aliases = [name, `${upstream}__${name}`];
   let known = null;
   const drawOwn = () => {
     const own = known?.filter((one) => aliases.includes(one.tool));
     if (own) {
-      drawOverrides(decisions, own, mayOverride, loadOverrides);
+      update(decisions, own.length > 0
+        ? decisionList(own, { reload: loadOverrides })
+        : h("p", { class: "dim" }, "No decision. Predictions say whether it is listed."));
     }
   };
   const loadOverrides = async () => {
@@ -84,9 +61,15 @@ export async function show(root, params) {
   };
   const overrides = section(
     "Decisions about this tool",
-    "Those of operators. Lists follow within two seconds.",
+    "Those of operators. They apply from the next list on; calls of a forbidden tool are refused at once.",
     decisions,
-    overrideForm(tool, mayOverride, loadOverrides),
+    denial()
+      ? notice("info", `${denial()} Use the token of control.token, or a key of control.keys with this scope.`)
+      : h("div", { class: "row" }, h("button", {
+        type: "button",
+        class: "btn",
+        on: { click: () => decide({ tool, onSaved: loadOverrides }) },
+      }, "Decide about this tool")),
   );
   const json = h("span");
   clear(
@@ -155,12 +138,6 @@ function statisticsPath(tool, days) {
   return `/tools/${encodeURIComponent(tool.tool)}/stats?${query}`;
 }
 
-/** Returns the name that overrides of the tool get. The prefix tells tools of one name apart. */
-function overrideName(tool) {
-  const prefixed = `${tool.upstream}__${tool.tool}`;
-  return prefixed.length <= MAX_NAME ? prefixed : tool.tool;
-}
-
 function drawHeading(heading, stats) {
   const tokens = (value) => (value === null ? "unknown" : plural(Math.round(value), "token"));
   const facts = [
@@ -174,7 +151,7 @@ function drawHeading(heading, stats) {
   ];
   update(
     heading,
-    stats.description ? h("p", { class: "lead" }, stats.description, [...stats.description].length >= MAX_DESCRIPTION ? "…" : "") : null,
+    stats.description ? h("p", { class: "lead" }, prose(stats.description), [...stats.description].length >= MAX_DESCRIPTION ? "…" : "") : null,
     h("dl", { class: "facts" }, facts.map(([term, fact]) => [h("dt", null, term), h("dd", null, fact)])),
   );
 }
@@ -263,161 +240,4 @@ function neighbours(stats) {
       chart(partners, "Used with", "No session used it together with another tool."),
     ),
   );
-}
-
-function drawOverrides(decisions, overrides, mayOverride, reload) {
-  if (overrides.length === 0) {
-    update(decisions, h("p", { class: "dim" }, "No decision. Predictions say whether it is listed."));
-    return;
-  }
-  update(
-    decisions,
-    h(
-      "ul",
-      { class: "muted-list" },
-      overrides.map((one) => h("li", { "data-key": one.id }, overrideRow(one, mayOverride, reload))),
-    ),
-  );
-}
-
-function overrideRow(one, mayOverride, reload) {
-  const scope = one.scope.id ? `${one.scope.kind} ${one.scope.id}` : "all clients";
-  const remove = async () => {
-    if (!(await confirmAction(`Remove the decision "${one.action}" for ${scope}?`, "Remove"))) {
-      return;
-    }
-    try {
-      await del(`/overrides/${encodeURIComponent(one.id)}`);
-      toast("Removed.");
-    } catch (error) {
-      // With 404, someone else removed it: then the new list shows it.
-      if (error.status !== 404) {
-        throw error;
-      }
-    }
-    await reload();
-  };
-  const kind = { forbid: "bad", exclude: "warn" }[one.action] ?? "ok";
-  return h(
-    "div",
-    { class: "row" },
-    h("span", { class: `tag ${kind}` }, one.action),
-    h("span", { class: "cut", title: scope }, `for ${scope}`),
-    h("span", { class: "dim" }, `by ${one.created_by}, `, timeNode(one.created_at)),
-    one.expires_at ? h("span", { class: "dim" }, "until ", timeNode(one.expires_at)) : null,
-    one.reason ? h("span", null, one.reason) : null,
-    mayOverride ? h("button", { class: "btn quiet", type: "button", on: { click: remove } }, "Remove") : null,
-  );
-}
-
-function overrideForm(tool, mayOverride, onDone) {
-  if (!mayOverride) {
-    return notice(
-      "info",
-      "This token may not decide about tools: it has no scope override. Use the token of control.token, " +
-        "or a key of control.keys with this scope.",
-    );
-  }
-  const action = select(ACTIONS, "pin");
-  const kind = select(SCOPES, "global");
-  const known = h("datalist", { id: "override-scopes" });
-  const scope = h("input", { type: "text", list: "override-scopes", autocomplete: "off", maxlength: "10000" });
-  const scopeField = h("label", { class: "field" }, h("span", null, "Name"), scope);
-  const reason = h("input", { type: "text", autocomplete: "off", maxlength: "1000" });
-  const expiry = h(
-    "select",
-    null,
-    EXPIRIES.map(([seconds, text]) => h("option", { value: seconds }, text)),
-  );
-  const result = h("div", { role: "status" });
-  const showScope = async () => {
-    scopeField.hidden = kind.value === "global";
-    scope.required = kind.value !== "global";
-    scope.value = "";
-    const names = await scopeNames(kind.value);
-    clear(
-      known,
-      names.map(([value, text]) => h("option", { value }, text)),
-    );
-  };
-  kind.addEventListener("change", showScope);
-  scopeField.hidden = true;
-
-  const decide = async (event) => {
-    event.preventDefault();
-    const whom = kind.value === "global" ? "all clients" : `the ${kind.value} ${scope.value}`;
-    const text = `Forbid ${tool.tool} for ${whom}? Calls of it are refused at once.`;
-    if (action.value === "forbid" && !(await confirmAction(text, "Forbid"))) {
-      return;
-    }
-    const body = {
-      tool: overrideName(tool),
-      action: action.value,
-      scope: kind.value === "global" ? { kind: "global" } : { kind: kind.value, id: scope.value },
-    };
-    if (reason.value.trim()) {
-      body.reason = reason.value.trim();
-    }
-    if (expiry.value) {
-      body.expires_at = new Date(now() + Number(expiry.value) * 1000).toISOString();
-    }
-    submit.disabled = true;
-    try {
-      const made = await post("/override", body);
-      clear(result, notice("info", made.note ? `Stored, but: ${made.note}` : "In effect."));
-      reason.value = "";
-      await onDone();
-    } catch (error) {
-      clear(result, notice("error", error.detail ?? error.message));
-    } finally {
-      submit.disabled = false;
-    }
-  };
-  const submit = h("button", { class: "btn", type: "submit" }, "Save the decision");
-  return h(
-    "form",
-    { class: "row fields", "aria-label": "New decision", on: { submit: decide } },
-    field("Action", action),
-    field("For", kind),
-    scopeField,
-    known,
-    field("Reason", reason),
-    field("Expires", expiry),
-    submit,
-    result,
-  );
-}
-
-/** Returns names for a kind of scope, each with a text. Without them, a name can still be typed. */
-async function scopeNames(kind) {
-  try {
-    if (kind === "client") {
-      const { sessions } = await get(`/sessions?limit=${MAX_CLIENTS}`);
-      const clients = new Map(
-        sessions.map((one) => [one.client_id, one.client]),
-      );
-      return [...clients];
-    }
-    if (kind === "profile") {
-      const { effective } = await get("/config");
-      return Object.keys(effective.profiles ?? {}).map((name) => [name, name]);
-    }
-  } catch {
-    // The form works without suggestions.
-  }
-  return [];
-}
-
-function select(texts, value) {
-  const control = h(
-    "select",
-    null,
-    Object.entries(texts).map(([key, text]) => h("option", { value: key }, text)),
-  );
-  control.value = value;
-  return control;
-}
-
-function field(label, control) {
-  return h("label", { class: "field" }, h("span", null, label), control);
 }

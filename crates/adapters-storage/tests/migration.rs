@@ -197,6 +197,7 @@ async fn assert_lists_are_kept(store: &Store) {
     assert_eq!(epoch.known, epoch.tools);
     assert_eq!((epoch.mode, epoch.reason), (SelectionMode::All, None));
     assert_eq!((epoch.search_first, epoch.client), (false, None));
+    assert_eq!((epoch.size_choice, epoch.expected_coverage), (None, None));
     assert_eq!(store.check().await.unwrap(), []);
 }
 

@@ -5,6 +5,7 @@ pub mod approvals;
 pub mod audit_log;
 pub mod client_data;
 pub mod current_filtering;
+mod ended_accounts;
 pub mod events;
 pub mod feedback;
 pub mod learning_report;

@@ -12,7 +12,7 @@ mod token_meter;
 pub(crate) use counting_budget::CountingBudget;
 pub use known_sessions::OpenSessions;
 pub use past_sessions::{
-    PastArguments, PastSession, PastSessionCall, PastSessionRecorder, PastSessionRows,
+    PastArguments, PastSession, PastSessionCall, PastSessionRecorder, PastSessionRows, is_imported,
 };
 pub(crate) use recorder::micros;
 pub use recorder::{

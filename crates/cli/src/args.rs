@@ -428,6 +428,23 @@ pub struct RecommendArgs {
 
 /// Options of `lists`.
 #[derive(Clone, Debug, Args)]
+#[command(after_help = "\
+Columns, for the sessions of a policy or of a client:
+  SESSIONS      Sessions that had a list
+  LIST SIZE     Tools in the newest list, on average
+  SHOWN %       Tools in the newest lists, as a share of all tools
+  MISSES        Tools that were hidden at their first call, for each session
+  SEARCHES      Searches for tools, for each session
+  CHANGES       Changes of the list, for each session
+  TOKENS SAVED  Tokens of hidden tools, summed over all calls
+  COST AVOIDED  Price of showing all tools minus the price that was paid, in tokens that no prompt
+                cache has; below 0, the shorter lists cost more
+  AT A LOSS %   Share of sessions whose shorter lists cost more
+  LOOK %        Share of sessions with hidden tools in which the client looked for some
+
+Examples:
+  riglm lists                        The sessions of the last 7 days
+  riglm lists --session ID           Each list of a session, with the reason for it")]
 pub struct ListsArgs {
     /// The location of the store, and the output format.
     #[command(flatten)]

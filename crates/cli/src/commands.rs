@@ -90,13 +90,13 @@ pub fn run(cli: Cli, extensions: Extensions) -> anyhow::Result<()> {
         Command::Clients(arguments) => {
             with_clients(&arguments.places, |target| clients::run(target, &arguments))
         }
-        Command::Install(arguments) => {
-            with_clients(&arguments.places, |target| install::run(target, &arguments))
-        }
+        Command::Install(arguments) => with_clients(&arguments.places, |target| {
+            wait_for(install::run(target, &arguments))
+        }),
         Command::Uninstall(arguments) => with_clients(&arguments.places, |target| {
             wait_for(uninstall::run(target, &arguments))
         }),
-        Command::Setup(arguments) => with_clients(&arguments.places, |target| {
+        Command::Setup(arguments) => with_configuration(&arguments.overrides(), |target| {
             wait_for(setup::run(target, &arguments))
         }),
         Command::Serve(arguments) => {
@@ -329,9 +329,16 @@ fn with_clients(
     places: &LocationArgs,
     command: impl FnOnce(ImportTarget<'_>) -> anyhow::Result<()>,
 ) -> anyhow::Result<()> {
+    with_configuration(&places.overrides(), command)
+}
+
+/// Runs a command with the configuration, which may not have a file yet.
+fn with_configuration(
+    overrides: &Overrides,
+    command: impl FnOnce(ImportTarget<'_>) -> anyhow::Result<()>,
+) -> anyhow::Result<()> {
     let process = ProcessEnv::of_process()?;
-    let overrides = places.overrides();
-    let config = match load(&overrides, &process) {
+    let config = match load(overrides, &process) {
         // The file may be about to be made.
         Err(ConfigError::Unreadable { path, source })
             if source.kind() == std::io::ErrorKind::NotFound
@@ -348,7 +355,7 @@ fn with_clients(
     command(ImportTarget {
         config: &config,
         process: &process,
-        overrides: &overrides,
+        overrides,
     })
 }
 

@@ -401,6 +401,7 @@ fn own_tool_names(config: &Config) -> OwnToolNames {
         recommend: named(&recommend.tool_name).filter(|_| recommends),
         rate_tool: named(&recommend.rate_tool_name).filter(|_| recommends),
         read_more: named(&config.safeguards.long_results.tool_name),
+        show_session: named(&search.show_session_name),
     }
 }
 
@@ -412,6 +413,7 @@ fn unlisted_own_tools(config: &Config) -> OwnToolSet {
         (OwnTool::CallTool, !search.call_tool),
         (OwnTool::SetContext, !search.set_context),
         (OwnTool::ReadMore, !config.safeguards.long_results.is_on()),
+        (OwnTool::ShowSession, !search.show_session),
     ];
     let off = off.into_iter().filter(|(_, is_off)| *is_off);
     off.map(|(tool, _)| tool).collect()

@@ -213,6 +213,24 @@ fn calls_are_filtered_by_upstream_outcome_time_and_tool() {
         let rows = scene.rows(&[&["calls", "--json"], filter].concat());
         assert_eq!(column(&rows, "tool"), expected, "{filter:?}");
     }
+    // A name that nobody knows is told from a tool without matching calls.
+    let remarks = |name: &str| {
+        let output = scene.output(&["calls", "--json", "--tool", name]);
+        assert!(output.status.success(), "{output:?}");
+        assert_eq!(output.stdout, b"[]\n", "{output:?}");
+        String::from_utf8(output.stderr).unwrap()
+    };
+    let misspelt = remarks("evalute");
+    for expected in [
+        "no upstream has listed a tool \"evalute\"",
+        "nearest name is evaluate",
+    ] {
+        assert!(misspelt.contains(expected), "{misspelt}");
+    }
+    for known in ["search_notes", "notes__search_notes"] {
+        let unused = remarks(known);
+        assert!(!unused.contains("no upstream"), "{unused}");
+    }
     let count = ["calls", "--count", "--upstream", "notes", "--since", "1h"];
     assert_eq!(scene.run(&count), "2");
     for (wrong, reason) in [
@@ -282,6 +300,7 @@ fn tools_are_listed_with_usage_including_unused_ones() {
     let unused = find("search_notes");
     assert_eq!(unused["calls"], 0);
     assert!(unused["p95_ms"].is_null() && unused["last_used"].is_null());
+    assert_eq!(unused.get("result_tokens"), Some(&Value::Null));
     assert!(unused["tokens"].as_u64().unwrap() > 10, "{unused}");
     let n_calls: Vec<u64> = tools
         .iter()

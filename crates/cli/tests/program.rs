@@ -123,6 +123,26 @@ fn the_demonstration_learns_lists_that_are_shorter_and_fit() {
 }
 
 #[test]
+fn the_demonstration_has_the_same_lists_on_a_busy_machine() {
+    let directory = temporary();
+    let at_once = std::thread::scope(|scope| {
+        let run = || riglm(directory.path(), &["demo", "--json"], "");
+        let runs = [scope.spawn(run), scope.spawn(run), scope.spawn(run)];
+        runs.map(|run| run.join().expect("the demonstration ends in time"))
+    });
+    let told = at_once.map(|output| {
+        assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
+        let told: serde_json::Value = serde_json::from_str(stdout(&output)).unwrap();
+        let saved = told["tokens_saved_share"].as_f64().unwrap();
+        assert!(saved > 0.3, "{told}");
+        let listed = |half: &str| told[half]["tools_listed"].clone();
+        (listed("while_learning"), listed("after_learning"))
+    });
+    assert_eq!(told[0], told[1]);
+    assert_eq!(told[0], told[2]);
+}
+
+#[test]
 fn a_kept_demonstration_serves_until_it_is_interrupted() {
     let directory = temporary();
     let mut demo = Command::new(PROGRAM)
@@ -145,6 +165,16 @@ fn a_kept_demonstration_serves_until_it_is_interrupted() {
     let sessions = riglm(directory.path(), &arguments, "");
     let sessions: serde_json::Value = serde_json::from_str(stdout(&sessions)).unwrap();
     assert!(sessions.as_array().unwrap().len() > 20);
+    let count = |more: &[&str]| {
+        let mut arguments = vec!["calls", "--count", "--data-dir", data_dir];
+        arguments.extend(more);
+        let output = riglm(directory.path(), &arguments, "");
+        stdout(&output).trim_end().parse::<u64>().unwrap()
+    };
+    assert_eq!(Some(count(&[])), told["calls"].as_u64());
+    // Nothing but the sessions is recorded, so the measurement of the latency is not.
+    let n_evaluated = count(&["--tool", "evaluate"]);
+    assert!(n_evaluated < 20, "{n_evaluated}");
     let health = ["health", "--control", told["control"].as_str().unwrap()];
     let health = riglm(directory.path(), &health, "");
     assert_eq!(health.status.code(), Some(0), "{}", stderr(&health));

@@ -18,6 +18,7 @@ pub use next_tools::testing;
 mod session_calls;
 mod shared_learner;
 mod task;
+mod turns;
 
 pub use arms::{ArmPredictor, MAX_ARM_PREDICTORS};
 pub use external_advice::{AdviceCounts, ExternalAdviser, advise};
@@ -28,3 +29,4 @@ pub use next_tools::{
 };
 pub use principals::{LearningIsolation, MAX_PRINCIPAL_PREDICTORS, PrincipalPredictors};
 pub use task::{LearningStores, LearningTask};
+pub use turns::{LearningPace, LearningTurns};

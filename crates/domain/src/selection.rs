@@ -74,6 +74,7 @@ pub mod conformal;
 mod decision;
 pub mod economics;
 pub mod epoch;
+mod expected_coverage;
 mod exploration;
 mod initial_order;
 mod intent_list;
@@ -96,6 +97,7 @@ pub use bounds::{BoundsError, ListBounds};
 pub use choice::{Candidates, ListChoice, ToolDecision, choose_tools};
 pub use client_class::{ClientClass, ListBehaviour, PromptCache};
 pub use decision::{ListDecision, ShowAllReason, SizeEvidence, decide_list, list_size};
+pub use expected_coverage::{ExpectedCoverage, ExpectedCoverageError};
 pub use exploration::{
     ExplorationShare, ExploredCatalog, Propensity, SizeChoice, SizeChoiceError, SizeDraw,
 };

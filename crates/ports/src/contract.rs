@@ -234,6 +234,7 @@ macro_rules! usage_store_contract {
                     only_calls_that_fit_are_read_and_counted,
                     calls_are_told_apart_by_upstream_moment_and_state,
                     calls_are_found_by_identifier,
+                    the_last_calls_of_tools_are_those_with_the_newest_identifier,
                     any_name_of_a_tool_survives,
                 ]
                 exchanges: [
@@ -284,6 +285,7 @@ macro_rules! usage_store_contract {
                 lists_shown: [
                     a_list_is_read_as_it_was_shown,
                     how_a_list_was_chosen_is_read,
+                    the_expected_coverage_of_a_list_is_read,
                     the_newest_lists_of_a_session_come_oldest_first,
                     of_one_moment_the_first_list_is_kept,
                 ]
@@ -396,6 +398,7 @@ macro_rules! usage_store_contract {
                 list_epochs: [
                     an_epoch_that_begins_holds,
                     the_size_choice_of_an_epoch_is_read,
+                    the_expected_coverage_of_an_epoch_is_read,
                     each_scope_has_epochs_of_its_own,
                     an_epoch_keeps_the_tools_of_its_beginning,
                     only_the_next_epoch_begins,

@@ -255,7 +255,7 @@ pub struct ToolCalledEvent<'a> {
     /// remembered. False for lists that are not selected by learned state.
     pub is_first_use: bool,
     /// The total probability of the listed tools in the prediction that selected the list; `None`
-    /// if the list was not selected by a prediction.
+    /// if a prediction did not select exactly these tools.
     pub predicted_mass: Option<f64>,
 }
 

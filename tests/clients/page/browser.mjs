@@ -8,7 +8,8 @@ import readline from 'node:readline';
 
 const require = createRequire(path.join(process.env.RIGLM_TEST_CLIENTS, 'index.js'));
 const puppeteer = require('puppeteer-core');
-const AXE = readFileSync(require.resolve('axe-core/axe.min.js'), 'utf8');
+/** The text of axe-core, for pages and frames that do not have it yet. */
+export const AXE = readFileSync(require.resolve('axe-core/axe.min.js'), 'utf8');
 
 /** The deadline of one step, in milliseconds. */
 export const PATIENCE = 20_000;
@@ -19,7 +20,7 @@ const HEIGHT = 800;
 const MAX_SHOWN = 1_500;
 // Characters that a terminal or a reader would obey: controls except tab and line feed, and
 // bidirectional formatting.
-const HIDDEN = /[\u0000-\u0008\u000b-\u001f\u007f-\u009f\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069]/;
+export const HIDDEN = /[\u0000-\u0008\u000b-\u001f\u007f-\u009f\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069]/;
 
 export const sleep = (ms) => new Promise((resolve) => setTimeout(resolve, ms));
 

@@ -85,6 +85,11 @@ impl Places {
         self.resolve(client.folder)
     }
 
+    /// Returns the path of a folder or file of a gateway, whose templates are those of [`FilePlace`].
+    pub(super) fn path_at(&self, place: &FilePlace) -> Option<PathBuf> {
+        self.resolve(self.templates(place))
+    }
+
     fn templates(&self, place: &FilePlace) -> &'static [&'static str] {
         match self.os {
             Os::Linux => place.linux,

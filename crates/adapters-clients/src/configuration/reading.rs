@@ -7,6 +7,7 @@ mod entry;
 mod formats;
 mod members;
 mod options;
+mod toolhive;
 mod variables;
 
 #[cfg(test)]

@@ -243,6 +243,30 @@ pub enum ServerNote {
         /// The key of the member.
         member: String,
     },
+    /// The server is behind the proxy of a gateway, which runs it.
+    #[error("{gateway} runs it, and must run it for riglm, too: {command}")]
+    RunByGateway {
+        /// The name of the gateway.
+        gateway: &'static str,
+        /// The command that starts the server there.
+        command: String,
+    },
+    /// The proxy of a gateway lets nobody in without a token.
+    #[error("{gateway} asks for a token at its address: set credentials of the upstream")]
+    TokenNeeded {
+        /// The name of the gateway.
+        gateway: &'static str,
+    },
+    /// The value is a secret that a gateway keeps under a name.
+    #[error("{gateway} keeps the secret {secret:?}: set {variable} to its value")]
+    GatewaySecret {
+        /// The name of the gateway.
+        gateway: &'static str,
+        /// The name of the secret there.
+        secret: String,
+        /// The variable in its place.
+        variable: String,
+    },
     /// A number or a truth value was taken as text.
     #[error("the value of {member:?} is not a text, and was taken as one")]
     TakenAsText {

@@ -25,7 +25,7 @@ use super::file::{self, FileError, FileText};
 use super::identity::RiglmIdentity;
 
 pub use self::apply::apply;
-pub use self::difference::DiffLine;
+pub use self::difference::{DiffLine, LineRange};
 pub use self::ledger::{Installation, Ledger, LedgerError};
 pub use self::undo::{LostServer, UndoKind, UndoPlan, plan_undo};
 

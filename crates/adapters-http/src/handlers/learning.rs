@@ -4,7 +4,7 @@ use axum::Json;
 use axum::extract::State;
 use jiff::Timestamp;
 use riglm_app::control::learning_report::{LearningDay, LearningReport};
-use riglm_domain::selection::account::{ASSUMPTIONS, PolicySummary};
+use riglm_domain::selection::account::{ASSUMPTIONS, Calibration, CalibrationBin, PolicySummary};
 use riglm_domain::selection::economics::CostModel;
 use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
@@ -40,6 +40,8 @@ pub(crate) struct LearningView {
     days: Vec<DayView>,
     /// Sums over all sessions.
     total: DaySumsView,
+    /// Whether as many calls were of listed tools as predictions said, over all sessions.
+    calibration: CalibrationView,
     /// Prices of the costs.
     prices: PricesView,
     /// Assumptions of the savings, one sentence each.
@@ -82,6 +84,78 @@ pub(crate) struct DaySumsView {
     /// Cost of showing all tools minus the actual cost, in tokens at the price of one that is in no
     /// cache. Below 0 if the shorter lists cost more.
     cost_avoided: f64,
+}
+
+/// The expected and the actual coverage of lists. Only lists whose tools a prediction selected have
+/// an expected coverage. A call counts under the newest list of its session; calls of the tools of
+/// riglm itself, and of names that no upstream listed, do not count.
+#[derive(Debug, Serialize, ToSchema)]
+#[schema(as = Calibration)]
+pub(crate) struct CalibrationView {
+    /// All lists and calls.
+    #[serde(flatten)]
+    total: CoverageView,
+    /// Ten ranges of expected coverages, ascending.
+    bins: Vec<CalibrationBinView>,
+}
+
+/// The lists with an expected coverage in a range, and the calls under them.
+#[derive(Debug, Serialize, ToSchema)]
+#[schema(as = CalibrationBin)]
+pub(crate) struct CalibrationBinView {
+    /// Start of the range.
+    from: f64,
+    /// End of the range. It belongs to the next one, unless it is 1.
+    to: f64,
+    /// The lists and calls.
+    #[serde(flatten)]
+    coverage: CoverageView,
+}
+
+/// Lists with an expected coverage, and the calls under them.
+#[derive(Debug, Serialize, ToSchema)]
+#[schema(as = Coverage)]
+pub(crate) struct CoverageView {
+    /// Number of lists. A list counts once for each session that was shown it.
+    lists: u64,
+    /// Number of calls under these lists.
+    calls: u64,
+    /// Mean over the calls: the probability, as predicted when the list was selected, that a call is
+    /// of a listed tool. `null` without calls.
+    expected: Option<f64>,
+    /// Share of the calls whose tool was listed. `null` without calls. Agents use what they are
+    /// shown, so it is higher than it would be with another list.
+    actual: Option<f64>,
+}
+
+impl From<&Calibration> for CalibrationView {
+    fn from(calibration: &Calibration) -> Self {
+        Self {
+            total: (&calibration.total()).into(),
+            bins: calibration.bins().iter().map(Into::into).collect(),
+        }
+    }
+}
+
+impl From<&CalibrationBin> for CalibrationBinView {
+    fn from(bin: &CalibrationBin) -> Self {
+        Self {
+            from: bin.from,
+            to: bin.to,
+            coverage: bin.into(),
+        }
+    }
+}
+
+impl From<&CalibrationBin> for CoverageView {
+    fn from(bin: &CalibrationBin) -> Self {
+        Self {
+            lists: bin.lists,
+            calls: bin.calls,
+            expected: bin.expected_share(),
+            actual: bin.actual_share(),
+        }
+    }
 }
 
 impl From<&PolicySummary> for DaySumsView {
@@ -146,6 +220,7 @@ impl From<&LearningReport> for LearningView {
             since: report.since,
             days: report.days.iter().map(Into::into).collect(),
             total: (&report.total).into(),
+            calibration: (&report.calibration).into(),
             prices: (&report.prices).into(),
             assumptions: ASSUMPTIONS.to_vec(),
             is_cut: report.is_cut,

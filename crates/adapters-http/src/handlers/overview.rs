@@ -3,13 +3,12 @@
 use axum::Json;
 use axum::extract::State;
 use jiff::Timestamp;
-use riglm_app::control::list_accounts::SessionLists;
-use riglm_app::control::overview::{OpenSession, PeriodReport};
+use riglm_app::control::overview::PeriodReport;
 use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
 use validator::Validate;
 
-use super::sessions::ConnectionView;
+use super::sessions::ListedSessionView;
 use super::upstreams::{self, UpstreamView};
 use crate::problem::{ParameterErrors, Problem, ProblemBody, TokenErrors};
 use crate::query::Params;
@@ -58,7 +57,7 @@ pub(crate) struct OverviewView {
     #[serde(flatten)]
     period: PeriodView,
     /// Newest open sessions, at most 20, the newest first.
-    open_sessions: Option<Vec<OpenSessionView>>,
+    open_sessions: Option<Vec<ListedSessionView>>,
     /// Whether more sessions are open.
     more_open_sessions: bool,
 }
@@ -154,74 +153,6 @@ impl From<&PeriodReport> for TotalsView {
     }
 }
 
-/// An open session with its lists.
-#[derive(Debug, Serialize, ToSchema)]
-#[schema(as = OpenSession)]
-pub(crate) struct OpenSessionView {
-    /// The session.
-    #[serde(flatten)]
-    session: ConnectionView,
-    /// Its lists; `null` before the first one.
-    lists: Option<SessionListsView>,
-}
-
-impl From<&OpenSession> for OpenSessionView {
-    fn from(open: &OpenSession) -> Self {
-        Self {
-            session: ConnectionView::from_listed(&open.session),
-            lists: open.lists.as_ref().map(Into::into),
-        }
-    }
-}
-
-/// The lists of a session, with what they cost and saved.
-#[derive(Debug, Serialize, ToSchema)]
-#[schema(as = SessionLists)]
-pub(crate) struct SessionListsView {
-    /// Number of tools in the newest list.
-    shown_tools: u64,
-    /// Number of tools that were available for it.
-    available_tools: u64,
-    /// Number of tokens of the newest list.
-    shown_tokens: u64,
-    /// Number of tokens of all tools that were available for it.
-    available_tokens: u64,
-    /// Number of called tools.
-    tools_used: u64,
-    /// Number of tools that the list did not have at their first call.
-    misses: u64,
-    /// Number of searches.
-    searches: u64,
-    /// Number of changes of the list.
-    list_changes: u64,
-    /// Number of tokens that the lists left out of the prompts of all calls.
-    tokens_saved: i64,
-    /// Cost of showing all tools minus the actual cost, in tokens at the price of one that is in no
-    /// cache.
-    cost_avoided: f64,
-    /// List policy of the newest list.
-    policy: String,
-}
-
-impl From<&SessionLists> for SessionListsView {
-    fn from(lists: &SessionLists) -> Self {
-        let account = &lists.account;
-        Self {
-            shown_tools: account.shown_tools,
-            available_tools: account.available_tools,
-            shown_tokens: account.shown_tokens,
-            available_tokens: account.available_tokens,
-            tools_used: account.tools_used,
-            misses: account.tool_misses,
-            searches: account.searches,
-            list_changes: account.list_changes,
-            tokens_saved: account.tokens_saved,
-            cost_avoided: account.cost_avoided,
-            policy: lists.policy.clone(),
-        }
-    }
-}
-
 /// Show the state of the proxy, what its lists did in a period, and the open sessions.
 ///
 /// It also answers if nothing is recorded; then only the state of the proxy is known.
@@ -244,7 +175,7 @@ pub(crate) async fn show(
     let period = activity.map(|activity| &*activity.period);
     let open_sessions = activity.map(|activity| {
         let open = activity.open_sessions.iter();
-        open.map(OpenSessionView::from).collect()
+        open.map(ListedSessionView::from).collect()
     });
     Ok(Json(OverviewView {
         at: overview.at,

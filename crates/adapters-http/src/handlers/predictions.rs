@@ -79,13 +79,14 @@ pub(crate) struct PredictedTool {
     probability: f64,
     /// Whether the list contains it.
     shown: bool,
-    /// Reason why the list shows or hides it: `pinned`, `included`, `excluded` (by the operator),
-    /// `whole_list`, `chosen`, `not_chosen`, `not_listed` (no list was shown yet).
+    /// Reason why the newest list has it or not: `pinned`, `included`, `excluded` (by the operator),
+    /// `whole_list`, `chosen`, `not_chosen`, `not_listed` (no list was shown yet). Or what the next
+    /// list changes: `pinned_next`, `included_next`, `excluded_next` (by the operator),
+    /// `became_likely`.
     shown_because: &'static str,
     /// Terms of the score. Terms that round to zero, with six decimals, are left out.
     why: Vec<Term>,
-    /// Explanation in a sentence: the probability, the strongest reasons, and the terms that raise
-    /// the score most.
+    /// Explanation in a sentence: the probability and the strongest reasons.
     sentence: String,
 }
 
@@ -131,7 +132,7 @@ impl From<ForecastTool> for PredictedTool {
             Some(explanation) => {
                 let mut terms = Vec::new();
                 flatten(explanation.score(), "", &mut terms);
-                let sentence = sentence(tool.probability, explanation.sentence(), &terms);
+                let sentence = sentence(tool.probability, explanation.sentence());
                 (terms, sentence)
             }
             None => (Vec::new(), String::new()),
@@ -151,37 +152,13 @@ impl From<ForecastTool> for PredictedTool {
     }
 }
 
-/// The groups of terms that compare the tool with others.
-const COMPARED: [&str; 2] = ["experts.", "features."];
-/// The number of terms that a sentence names.
-const N_NAMED: usize = 2;
-
-/// Returns the explanation of a tool. It names the strongest terms with their values, because
-/// several tools may have the same reasons.
-fn sentence(probability: f64, reasons: &str, terms: &[Term]) -> String {
-    let compared = |term: &&Term| COMPARED.iter().any(|group| term.term.starts_with(group));
-    let mut raising: Vec<&Term> = (terms.iter())
-        .filter(compared)
-        // A smaller value would print as +0.00.
-        .filter(|term| term.value >= 0.005)
-        .collect();
-    raising.sort_by(|a, b| b.value.total_cmp(&a.value));
-    let named: Vec<String> = (raising.iter().take(N_NAMED))
-        .map(|term| {
-            let name = term.term.rsplit('.').next().unwrap_or_default();
-            format!("{name} +{:.2}", term.value)
-        })
-        .collect();
+/// Returns the explanation of a tool.
+fn sentence(probability: f64, reasons: &str) -> String {
     let percent = to_six_decimals(100.0 * probability);
-    let percent = if percent < 0.01 {
-        "below 0.01 %".to_owned()
+    if percent < 0.01 {
+        format!("below 0.01 % likely: {reasons}")
     } else {
-        format!("{percent:.2} %")
-    };
-    if named.is_empty() {
-        format!("{percent} likely: {reasons}")
-    } else {
-        format!("{percent} likely: {reasons} ({})", named.join(", "))
+        format!("{percent:.2} % likely: {reasons}")
     }
 }
 
@@ -304,18 +281,12 @@ mod tests {
     }
 
     #[test]
-    fn sentences_include_positive_contributions() {
-        assert_eq!(
-            tool(0.25, 0.5).sentence,
-            "25.00 % likely: used in similar sessions (recency +0.50)"
-        );
-        assert_eq!(
-            tool(0.25, 0.25).sentence,
-            "25.00 % likely: used in similar sessions (recency +0.25)"
-        );
-        assert_eq!(
-            tool(0.000_01, -2.0).sentence,
-            "below 0.01 % likely: used in similar sessions"
-        );
+    fn sentences_have_the_probability_and_no_names_of_experts() {
+        for (probability, expected) in [
+            (0.25, "25.00 % likely: used in similar sessions"),
+            (0.000_01, "below 0.01 % likely: used in similar sessions"),
+        ] {
+            assert_eq!(tool(probability, 0.5).sentence, expected);
+        }
     }
 }

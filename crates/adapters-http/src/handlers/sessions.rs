@@ -1,5 +1,6 @@
 //! `GET /sessions` and `GET /sessions/{id}`: connections of clients, and the events in a session.
 
+mod lists;
 mod timeline;
 
 use std::collections::BTreeSet;
@@ -17,13 +18,18 @@ use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
 use validator::Validate;
 
-use self::timeline::EntryView;
+pub(crate) use self::lists::ListedSessionView;
+use self::timeline::{EntryView, entries};
 use crate::path::Segment;
 use crate::problem::{
     NotFoundError, ParameterErrors, Problem, StoreErrors, TokenErrors, require_store,
 };
 use crate::query::{Params, invalid_cursor};
 use crate::state::ControlParts;
+use crate::views::{ToolView, tools};
+
+/// The most hidden tools of a session in an answer.
+const MAX_HIDDEN: usize = 1_000;
 
 /// Filter and page parameters.
 #[derive(Debug, Deserialize, Validate, IntoParams)]
@@ -59,7 +65,7 @@ fn usual_sessions() -> u32 {
 #[derive(Debug, Serialize, ToSchema)]
 pub(crate) struct SessionList {
     /// Sessions, the newest first.
-    sessions: Vec<ConnectionView>,
+    sessions: Vec<ListedSessionView>,
     /// Cursor of the next page, with older sessions; `null` on the last page.
     next_cursor: Option<String>,
 }
@@ -76,7 +82,9 @@ pub(crate) struct ConnectionView {
     principal: String,
     /// Name that the client declares.
     client: String,
-    /// Keyed hash of the client. Overrides refer to the client by it.
+    /// Version that the client declares. Another version is another client, with another `client_id`.
+    client_version: String,
+    /// Keyed hash of principal, name and version of the client. Overrides refer to the client by it.
     client_id: String,
     /// Profile of the connection.
     profile: Option<String>,
@@ -116,6 +124,7 @@ impl ConnectionView {
             },
             principal: session.principal.to_string(),
             client: session.client_info.name.clone(),
+            client_version: session.client_info.version.clone(),
             client_id: session.client.to_string(),
             profile: session.profile.clone(),
             protocol: session.protocol.as_str().into(),
@@ -183,11 +192,14 @@ pub(crate) struct SessionDetail {
     misses: u64,
     /// Events of the session, the oldest first.
     timeline: Vec<EntryView>,
+    /// Tools that the newest list left out, of those from which it was selected; at most 1,000. They
+    /// were not chosen, or an operator hid them: records do not tell which.
+    hidden_tools: Vec<ToolView>,
     /// Whether there are older entries.
     is_cut: bool,
 }
 
-/// List sessions, the newest first.
+/// List sessions, the newest first, with what their lists cost and saved.
 #[utoipa::path(
     get, path = "/sessions", operation_id = "listSessions", tag = "observing", security(("token" = ["read"])),
     params(SessionsQuery),
@@ -204,15 +216,18 @@ pub(crate) async fn list(
     let before = cursor
         .map(|cursor| read_cursor(cursor).ok_or_else(invalid_cursor))
         .transpose()?;
-    let queries = require_store(parts.queries)?;
     let is_open = query.state.map(|state| state == SessionState::Active);
-    let page = queries.sessions(before, is_open, query.limit).await?;
-    let sessions = page.sessions.iter();
-    let next = page.next;
+    let page = parts
+        .overview
+        .sessions(before, is_open, query.limit)
+        .await?;
+    let page = require_store(page)?;
     Ok(Json(SessionList {
-        sessions: sessions.map(ConnectionView::from_listed).collect(),
+        sessions: page.sessions.iter().map(Into::into).collect(),
         // The time alone is not unique.
-        next_cursor: next.map(|(at, id)| format!("{}.{id}", at.as_microsecond())),
+        next_cursor: page
+            .next
+            .map(|(at, id)| format!("{}.{id}", at.as_microsecond())),
     }))
 }
 
@@ -274,7 +289,8 @@ async fn detail(
         return Ok(None);
     };
     let read = queries.timeline(&session, limit).await?;
-    let timeline: Vec<EntryView> = read.entries.into_iter().map(Into::into).collect();
+    let hidden_tools = tools(&read.hidden_tools(MAX_HIDDEN));
+    let timeline = entries(read.entries);
     let (connection, work_session) = match &session {
         SessionView::Connection(summary) => {
             let work = timeline.iter().filter_map(EntryView::work_session);
@@ -292,6 +308,7 @@ async fn detail(
         work_session,
         misses: timeline.iter().filter(|entry| entry.is_miss()).count() as u64,
         timeline,
+        hidden_tools,
         is_cut: read.is_cut,
     }))
 }

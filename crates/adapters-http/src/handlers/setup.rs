@@ -9,6 +9,7 @@ use axum::extract::State;
 use http::StatusCode;
 use jiff::Timestamp;
 use serde::Serialize;
+use serde_json::Value;
 use tokio::sync::Mutex;
 use tokio::time::{Instant, timeout};
 use utoipa::ToSchema;
@@ -91,6 +92,11 @@ pub struct SetupClient {
     /// Start of the newest session whose declared client name is one of this client; `null` if none
     /// of the newest sessions is.
     pub last_seen: Option<Timestamp>,
+    /// Entry for riglm in the notation of the client, as `riglm install` writes it. If the proxy needs
+    /// a key, the entry names the variable with the key. `null` if the client connects through a
+    /// program, or can only take the key itself.
+    #[schema(value_type = Option<Object>)]
+    pub entry: Option<Value>,
 }
 
 impl SetupSource {

@@ -88,7 +88,7 @@ macro_rules! page_file {
 }
 
 /// All files but `index.html` and the style sheet, which is served in it.
-static FILES: [NamedFile; 18] = [
+static FILES: [NamedFile; 19] = [
     page_file!("favicon.svg", SVG),
     page_file!("main.js", SCRIPT),
     page_file!("api.js", SCRIPT),
@@ -98,6 +98,7 @@ static FILES: [NamedFile; 18] = [
     page_file!("format.js", SCRIPT),
     page_file!("table.js", SCRIPT),
     page_file!("chart.js", SCRIPT),
+    page_file!("decisions.js", SCRIPT),
     page_file!("now.js", SCRIPT),
     page_file!("sessions.js", SCRIPT),
     page_file!("session.js", SCRIPT),
@@ -151,7 +152,7 @@ mod tests {
     use super::*;
 
     /// The largest size of everything that a browser loads, compressed, in bytes.
-    const MAX_BYTES: usize = 100_000;
+    const MAX_BYTES: usize = 95_000;
 
     #[test]
     fn the_compressed_page_is_within_its_budget() {

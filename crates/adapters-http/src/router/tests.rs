@@ -17,6 +17,7 @@ use riglm_domain::privacy::key_digest::KeyDigest;
 use riglm_domain::privacy::principal::Principal;
 use tokio::net::TcpListener;
 
+mod calibration;
 mod config;
 mod connections;
 mod document;

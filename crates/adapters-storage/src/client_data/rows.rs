@@ -179,14 +179,14 @@ pub(super) const LISTS_SHOWN: Statement = of_sessions!(
         "hex(session), principal, shown_at, epoch, policy,
         (SELECT json(tools) FROM tool_sets WHERE id = tool_set), n_available, mode, is_fallback,
         reason, (SELECT json(tools) FROM tool_sets WHERE id = pool), shown_tokens,
-        available_tokens, json(size_choice)",
+        available_tokens, json(size_choice), expected_coverage",
         "unhex(?1 -> 1 ->> 0, '-'), ?1 -> 1 ->> 1"
     ],
     [
         "session, principal, shown_at, epoch, policy,
         (SELECT tools::json FROM tool_sets WHERE id = tool_set), n_available, mode,
         is_fallback::int, reason, (SELECT tools::json FROM tool_sets WHERE id = pool),
-        shown_tokens, available_tokens, size_choice::json",
+        shown_tokens, available_tokens, size_choice::json, expected_coverage",
         "($1::jsonb -> 1 ->> 0)::uuid, ($1::jsonb -> 1 ->> 1)::bigint"
     ]
 );
@@ -233,7 +233,7 @@ pub(super) const LIST_EPOCHS: Statement = Statement {
         SELECT json_array(
             scope, epoch, policy, (SELECT json(tools) FROM tool_sets WHERE id = tool_set), began_at,
             (SELECT json(tools) FROM tool_sets WHERE id = known), mode, reason, search_first,
-            hex(client), json(size_choice))
+            hex(client), json(size_choice), expected_coverage)
         FROM list_epochs
         WHERE +client IN (SELECT unhex(value) FROM json_each(?1 -> 0))
             AND (?1 -> 1 ->> 1 = 0 OR scope > ?1 -> 1 ->> 0)
@@ -243,7 +243,8 @@ pub(super) const LIST_EPOCHS: Statement = Statement {
         SELECT json_build_array(
             scope, epoch, policy, (SELECT tools::json FROM tool_sets WHERE id = tool_set),
             began_at, (SELECT tools::json FROM tool_sets WHERE id = known), mode, reason,
-            search_first::int, encode(client, 'hex'), size_choice::json)::text
+            search_first::int, encode(client, 'hex'), size_choice::json,
+            expected_coverage)::text
         FROM list_epochs
         WHERE client = ANY (ARRAY(
                 SELECT decode(value, 'hex') FROM jsonb_array_elements_text($1::jsonb -> 0)))

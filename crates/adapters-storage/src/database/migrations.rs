@@ -31,7 +31,8 @@ macro_rules! migrations {
             "0007_experiments",
             "0008_call_wait",
             "0009_exploration",
-            "0010_principals"
+            "0010_principals",
+            "0011_expected_coverage"
         )
     };
 }

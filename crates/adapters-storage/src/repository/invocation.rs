@@ -1,6 +1,8 @@
 //! Recorded tool calls.
 
 use async_trait::async_trait;
+use jiff::Timestamp;
+use riglm_domain::catalog::tool::ToolRef;
 use riglm_domain::id::{ContextId, InvocationId, SessionId, ToolName, UpstreamName, WorkSessionId};
 use riglm_domain::mcp::exchange::Exchange;
 use riglm_domain::privacy::canonical::KeyedHash;
@@ -262,6 +264,32 @@ const SELECT_BY_ID: Statement = select_newest!(
     "WHERE id = ANY (ARRAY(
         SELECT value::uuid FROM jsonb_array_elements_text($1::jsonb -> 0)))"
 );
+
+// Parameter: the tools, each with its upstream and its name. Each row is looked up in the index of
+// names from its newest entry on.
+const SELECT_LAST: Statement = Statement {
+    table: "invocations",
+    sqlite: "
+        SELECT json_array(invocations.upstream, invocations.tool, invocations.started_at)
+        FROM json_each(?1) AS asked
+        CROSS JOIN invocations ON invocations.id = (
+            SELECT id
+            FROM invocations
+            WHERE tool = asked.value ->> 1 AND upstream = asked.value ->> 0
+            ORDER BY id DESC
+            LIMIT 1)",
+    postgres: "
+        SELECT json_build_array(newest.upstream, newest.tool, newest.started_at)::text
+        FROM jsonb_array_elements($1::jsonb) AS asked
+        CROSS JOIN LATERAL (
+            SELECT upstream, tool, started_at
+            FROM invocations
+            WHERE left(tool, 200) = left(asked.value ->> 1, 200)
+                AND tool = asked.value ->> 1
+                AND upstream = asked.value ->> 0
+            ORDER BY id DESC
+            LIMIT 1) AS newest",
+};
 
 /// A statement that counts the calls that match a condition, with the same parameters.
 macro_rules! count {
@@ -529,6 +557,21 @@ impl InvocationRepository for Store {
         Ok(newest.into_iter().rev().map(Into::into).collect())
     }
 
+    async fn last_calls(&self, tools: &[ToolRef]) -> Result<Vec<(ToolRef, Timestamp)>, StoreError> {
+        if tools.is_empty() {
+            return Ok(Vec::new());
+        }
+        let database = self.database().await?;
+        let asked = tools.iter().map(|tool| (&tool.upstream, &tool.tool));
+        let asked: Vec<(&UpstreamName, &ToolName)> = asked.collect();
+        let last: Vec<(UpstreamName, ToolName, Micros)> =
+            database.rows(&SELECT_LAST, &asked).await?;
+        let last = last.into_iter();
+        Ok(last
+            .map(|(upstream, tool, at)| (ToolRef { upstream, tool }, at.0))
+            .collect())
+    }
+
     async fn calls_of_work(
         &self,
         work_session: WorkSessionId,
@@ -691,26 +734,48 @@ mod tests {
     use crate::config::Durability;
     use crate::database::Database;
 
-    #[tokio::test]
-    async fn queries_for_calls_in_flight_use_their_index() {
+    /// Returns the steps by which an empty database would execute each statement.
+    async fn steps(statements: &[Statement]) -> Vec<Vec<String>> {
         let dir = tempfile::tempdir().unwrap();
         let store = Store::sqlite(dir.path().join("riglm.db"), Durability::Process);
         let Database::Sqlite(database) = store.database().await.unwrap() else {
             panic!("the store is in SQLite");
         };
-        let filter = InvocationFilter {
-            state: Some(CallState::InFlight),
-            ..InvocationFilter::default()
-        };
-        for statement in [filtered!(filter, select_newest), filtered!(filter, count)] {
+        let mut plans = Vec::new();
+        for statement in statements {
             let explain = format!("EXPLAIN QUERY PLAN {}", statement.sqlite);
             let steps = sqlx::query(AssertSqlSafe(explain))
                 .bind("[]")
                 .fetch_all(database.readers())
                 .await
                 .unwrap();
-            let first: String = steps[0].get("detail");
-            assert!(first.contains("invocations_open"), "{first}");
+            let details = steps.iter().map(|step| step.get::<String, _>("detail"));
+            plans.push(details.collect());
         }
+        plans
+    }
+
+    #[tokio::test]
+    async fn queries_for_calls_in_flight_use_their_index() {
+        let filter = InvocationFilter {
+            state: Some(CallState::InFlight),
+            ..InvocationFilter::default()
+        };
+        let statements = [filtered!(filter, select_newest), filtered!(filter, count)];
+        for plan in steps(&statements).await {
+            assert!(plan[0].contains("invocations_open"), "{plan:?}");
+        }
+    }
+
+    #[tokio::test]
+    async fn the_last_call_of_each_tool_is_looked_up_in_the_index_of_names() {
+        let plans = steps(&[SELECT_LAST]).await;
+        let plan = plans.concat();
+        let has_step = |words: &str| plan.iter().any(|step| step.starts_with(words));
+        assert!(
+            has_step("SEARCH invocations USING INDEX invocations_by_tool"),
+            "{plan:?}"
+        );
+        assert!(!has_step("SCAN invocations"), "{plan:?}");
     }
 }

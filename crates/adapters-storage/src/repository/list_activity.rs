@@ -6,11 +6,11 @@ use async_trait::async_trait;
 use jiff::Timestamp;
 use riglm_domain::catalog::tool::ToolRef;
 use riglm_domain::id::{SessionId, ToolName, UpstreamName, WorkSessionId};
-use riglm_domain::selection::SizeChoice;
 use riglm_domain::selection::account::{
     ListActivity, ListTokens, RecordedCall, RecordedSearch, SeenList,
 };
 use riglm_domain::selection::shown::{ListShown, SelectionMode};
+use riglm_domain::selection::{ExpectedCoverage, SizeChoice};
 use riglm_domain::usage::invocation::ToolSource;
 use riglm_ports::analytics::{ListRepository, StoreError};
 use serde::{Deserialize, Serialize};
@@ -123,16 +123,16 @@ macro_rules! newest_lists {
         newest!(
             "lists_shown",
             "session, shown_at, policy, tool_set, n_available, shown_tokens, available_tokens, mode,
-            size_choice",
+            size_choice, expected_coverage",
             ($partition, "shown_at DESC, session DESC"),
             [
                 "hex(session), shown_at, policy, tool_set, n_available, shown_tokens,
-                available_tokens, mode, json(size_choice)",
+                available_tokens, mode, json(size_choice), expected_coverage",
                 $sqlite_condition
             ],
             [
                 "session, shown_at, policy, tool_set, n_available, shown_tokens, available_tokens,
-                mode, size_choice::json",
+                mode, size_choice::json, expected_coverage",
                 $postgres_condition
             ]
         )
@@ -305,32 +305,33 @@ impl ActivityStatements {
         let lists: Vec<ListRow> = database.rows(&self.lists, parameter).await?;
         let sets: BTreeSet<&String> = lists.iter().map(|ListRow(_, _, _, set, ..)| set).collect();
         let sets = tool_set::read(database, &sets).await?;
-        let lists =
-            lists.into_iter().filter_map(|row| {
-                let ListRow(
-                    session,
-                    at,
-                    policy,
-                    set,
-                    n_available,
-                    shown,
-                    available,
-                    mode,
-                    size_choice,
-                ) = row;
-                let tokens = shown.zip(available);
-                let list = SeenList {
-                    at: at.0,
-                    policy,
-                    // A set can be missing only in a damaged database.
-                    tools: sets.get(&set)?.clone(),
-                    n_available,
-                    tokens: tokens.map(|(shown, available)| ListTokens { shown, available }),
-                    mode,
-                    size_choice,
-                };
-                Some((session, list))
-            });
+        let lists = lists.into_iter().filter_map(|row| {
+            let ListRow(
+                session,
+                at,
+                policy,
+                set,
+                n_available,
+                shown,
+                available,
+                mode,
+                size_choice,
+                expected_coverage,
+            ) = row;
+            let tokens = shown.zip(available);
+            let list = SeenList {
+                at: at.0,
+                policy,
+                // A set can be missing only in a damaged database.
+                tools: sets.get(&set)?.clone(),
+                n_available,
+                tokens: tokens.map(|(shown, available)| ListTokens { shown, available }),
+                mode,
+                size_choice,
+                expected_coverage,
+            };
+            Some((session, list))
+        });
         Ok(ActivityRows {
             lists: lists.collect(),
             calls: calls.into_iter().map(CallRow::into_session_call).collect(),
@@ -478,4 +479,5 @@ struct ListRow(
     Option<u64>,
     Option<SelectionMode>,
     Option<SizeChoice>,
+    Option<ExpectedCoverage>,
 );

@@ -2,9 +2,9 @@
 
 use async_trait::async_trait;
 use riglm_domain::privacy::canonical::KeyedHash;
-use riglm_domain::selection::SizeChoice;
 use riglm_domain::selection::epoch::ListEpoch;
 use riglm_domain::selection::shown::{SelectionMode, SelectionReason};
+use riglm_domain::selection::{ExpectedCoverage, SizeChoice};
 use riglm_ports::analytics::{ListEpochRepository, StoreError, Topic};
 use serde::Deserialize;
 
@@ -21,29 +21,31 @@ const BEGIN: Statement = Statement {
     sqlite: "
         INSERT INTO list_epochs (
             scope, epoch, policy, tool_set, began_at, known, mode, reason, search_first, client,
-            size_choice)
+            size_choice, expected_coverage)
         VALUES (
             ?1 ->> 0, ?1 ->> 1, ?1 ->> 2, ?1 ->> 3, ?1 ->> 4, ?1 ->> 5, ?1 ->> 6, ?1 ->> 7,
-            ?1 ->> 8, unhex(?1 ->> 9), ?1 ->> 10)
+            ?1 ->> 8, unhex(?1 ->> 9), ?1 ->> 10, ?1 ->> 11)
         ON CONFLICT (scope) DO UPDATE SET
             epoch = excluded.epoch, policy = excluded.policy, tool_set = excluded.tool_set,
             began_at = excluded.began_at, known = excluded.known, mode = excluded.mode,
             reason = excluded.reason, search_first = excluded.search_first,
-            client = excluded.client, size_choice = excluded.size_choice",
+            client = excluded.client, size_choice = excluded.size_choice,
+            expected_coverage = excluded.expected_coverage",
     postgres: "
         INSERT INTO list_epochs (
             scope, epoch, policy, tool_set, began_at, known, mode, reason, search_first, client,
-            size_choice)
+            size_choice, expected_coverage)
         SELECT
             given ->> 0, (given ->> 1)::bigint, given ->> 2, given ->> 3, (given ->> 4)::bigint,
             given ->> 5, given ->> 6, given ->> 7, (given ->> 8)::boolean,
-            decode(given ->> 9, 'hex'), given ->> 10
+            decode(given ->> 9, 'hex'), given ->> 10, (given ->> 11)::double precision
         FROM (SELECT $1::jsonb AS given) AS parameter
         ON CONFLICT (scope) DO UPDATE SET
             epoch = excluded.epoch, policy = excluded.policy, tool_set = excluded.tool_set,
             began_at = excluded.began_at, known = excluded.known, mode = excluded.mode,
             reason = excluded.reason, search_first = excluded.search_first,
-            client = excluded.client, size_choice = excluded.size_choice",
+            client = excluded.client, size_choice = excluded.size_choice,
+            expected_coverage = excluded.expected_coverage",
 };
 
 const SELECT: Statement = Statement {
@@ -51,7 +53,8 @@ const SELECT: Statement = Statement {
     sqlite: "
         SELECT json_array(
             scope, epoch, policy, json(shown.tools), began_at, json(known.tools), mode, reason,
-            search_first, iif(client IS NULL, NULL, hex(client)), json(size_choice))
+            search_first, iif(client IS NULL, NULL, hex(client)), json(size_choice),
+            expected_coverage)
         FROM list_epochs
         JOIN tool_sets AS shown ON shown.id = tool_set
         JOIN tool_sets AS known ON known.id = list_epochs.known
@@ -59,7 +62,8 @@ const SELECT: Statement = Statement {
     postgres: "
         SELECT json_build_array(
             scope, epoch, policy, shown.tools::json, began_at, known.tools::json, mode, reason,
-            search_first::int, encode(client, 'hex'), size_choice::json)::text
+            search_first::int, encode(client, 'hex'), size_choice::json,
+            expected_coverage)::text
         FROM list_epochs
         JOIN tool_sets AS shown ON shown.id = tool_set
         JOIN tool_sets AS known ON known.id = list_epochs.known
@@ -90,6 +94,7 @@ impl ListEpochRepository for Store {
             epoch.search_first,
             epoch.client,
             &epoch.size_choice,
+            epoch.expected_coverage,
         );
         tool_set::write(&mut transaction, [&epoch.tools, &epoch.known]).await?;
         transaction.execute(&BEGIN, &row).await?;
@@ -120,6 +125,7 @@ pub(crate) struct ListEpochRow {
     search_first: u8,
     client: Option<KeyedHash>,
     size_choice: Option<SizeChoice>,
+    expected_coverage: Option<ExpectedCoverage>,
 }
 
 impl From<ListEpochRow> for ListEpoch {
@@ -135,6 +141,7 @@ impl From<ListEpochRow> for ListEpoch {
             search_first: row.search_first != 0,
             client: row.client,
             size_choice: row.size_choice,
+            expected_coverage: row.expected_coverage,
             began_at: row.began_at.0,
         }
     }

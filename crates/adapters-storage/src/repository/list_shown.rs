@@ -2,10 +2,10 @@
 
 use riglm_domain::id::SessionId;
 use riglm_domain::privacy::principal::Principal;
-use riglm_domain::selection::SizeChoice;
 use riglm_domain::selection::shown::{
     ListShown, SelectionDetails, SelectionMode, SelectionReason, ToolSet,
 };
+use riglm_domain::selection::{ExpectedCoverage, SizeChoice};
 use riglm_ports::analytics::StoreError;
 use serde::Deserialize;
 
@@ -19,23 +19,23 @@ const INSERT: Statement = Statement {
     sqlite: "
         INSERT INTO lists_shown (
             session, shown_at, principal, epoch, policy, tool_set, n_available, mode, is_fallback,
-            reason, pool, shown_tokens, available_tokens, size_choice)
+            reason, pool, shown_tokens, available_tokens, size_choice, expected_coverage)
         SELECT
             unhex(value ->> 0, '-'), value ->> 1, value ->> 2, value ->> 3, value ->> 4,
             value ->> 5, value ->> 6, value ->> 7, value ->> 8, value ->> 9, value ->> 10,
-            value ->> 11, value ->> 12, value ->> 13
+            value ->> 11, value ->> 12, value ->> 13, value ->> 14
         FROM jsonb_each(?1)
         WHERE true
         ON CONFLICT (session, shown_at) DO NOTHING",
     postgres: "
         INSERT INTO lists_shown (
             session, shown_at, principal, epoch, policy, tool_set, n_available, mode, is_fallback,
-            reason, pool, shown_tokens, available_tokens, size_choice)
+            reason, pool, shown_tokens, available_tokens, size_choice, expected_coverage)
         SELECT
             (value ->> 0)::uuid, (value ->> 1)::bigint, value ->> 2, (value ->> 3)::bigint,
             value ->> 4, value ->> 5, (value ->> 6)::bigint, value ->> 7,
             (value ->> 8)::boolean, value ->> 9, value ->> 10, (value ->> 11)::bigint,
-            (value ->> 12)::bigint, value ->> 13
+            (value ->> 12)::bigint, value ->> 13, (value ->> 14)::double precision
         FROM jsonb_array_elements($1::jsonb)
         ON CONFLICT (session, shown_at) DO NOTHING",
 };
@@ -46,7 +46,7 @@ const SELECT_NEWEST: Statement = Statement {
         SELECT json_array(
             hex(session), principal, shown_at, epoch, policy, json(shown.tools), n_available,
             mode, is_fallback, reason, json(pools.tools), shown_tokens, available_tokens,
-            json(size_choice))
+            json(size_choice), expected_coverage)
         FROM lists_shown
         JOIN tool_sets AS shown ON shown.id = tool_set
         LEFT JOIN tool_sets AS pools ON pools.id = pool
@@ -57,7 +57,7 @@ const SELECT_NEWEST: Statement = Statement {
         SELECT json_build_array(
             session, principal, shown_at, epoch, policy, shown.tools::json, n_available,
             mode, is_fallback::int, reason, pools.tools::json, shown_tokens,
-            available_tokens, size_choice::json)::text
+            available_tokens, size_choice::json, expected_coverage)::text
         FROM lists_shown
         JOIN tool_sets AS shown ON shown.id = tool_set
         LEFT JOIN tool_sets AS pools ON pools.id = pool
@@ -93,6 +93,7 @@ pub(crate) async fn write(
             selection.map(|selection| saturating_count(selection.shown_tokens)),
             selection.map(|selection| saturating_count(selection.available_tokens)),
             selection.and_then(|selection| selection.size_choice.as_ref()),
+            selection.and_then(|selection| selection.expected_coverage),
         )
     });
     transaction.write(&INSERT, EncodedRows::new(rows)?).await?;
@@ -127,6 +128,7 @@ pub(crate) struct ListShownRow {
     shown_tokens: Option<u64>,
     available_tokens: Option<u64>,
     size_choice: Option<SizeChoice>,
+    expected_coverage: Option<ExpectedCoverage>,
 }
 
 impl From<ListShownRow> for ListShown {
@@ -136,6 +138,7 @@ impl From<ListShownRow> for ListShown {
             is_fallback: row.is_fallback.is_some_and(|is_fallback| is_fallback != 0),
             reason: row.reason,
             size_choice: row.size_choice,
+            expected_coverage: row.expected_coverage,
             pool: pool.into(),
             shown_tokens: row.shown_tokens.unwrap_or(0),
             available_tokens: row.available_tokens.unwrap_or(0),

@@ -102,6 +102,7 @@ async fn agree_in_round(store: &Store, round: u8, n: u8, report: &mut ReplicaRep
         mode: SelectionMode::Prediction,
         reason: None,
         size_choice: None,
+        expected_coverage: None,
         search_first: n == 1,
         client: None,
         began_at: at,

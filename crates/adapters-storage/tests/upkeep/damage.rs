@@ -68,12 +68,12 @@ async fn dangling_references_are_detected() {
     for damage in [
         "INSERT INTO tool_sets VALUES ('there', '[]')",
         "INSERT INTO lists_shown VALUES
-            (x'01', 1, 'p', 1, 'x', 'missing', 1, NULL, NULL, NULL, NULL, NULL, NULL, NULL),
-            (x'02', 1, 'p', 1, 'x', 'there', 1, 'pool', 0, NULL, 'missing', 1, 1, NULL),
-            (x'03', 1, 'p', 1, 'x', 'there', 1, NULL, 0, NULL, 'there', 1, 1, NULL)",
+            (x'01', 1, 'p', 1, 'x', 'missing', 1, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL),
+            (x'02', 1, 'p', 1, 'x', 'there', 1, 'pool', 0, NULL, 'missing', 1, 1, NULL, NULL),
+            (x'03', 1, 'p', 1, 'x', 'there', 1, NULL, 0, NULL, 'there', 1, 1, NULL, NULL)",
         "INSERT INTO list_epochs VALUES
-            ('one', 1, 'x', 'missing', 1, 'there', 'all', NULL, 0, NULL, NULL),
-            ('two', 1, 'x', 'there', 1, 'missing', 'all', NULL, 0, NULL, NULL)",
+            ('one', 1, 'x', 'missing', 1, 'there', 'all', NULL, 0, NULL, NULL, NULL),
+            ('two', 1, 'x', 'there', 1, 'missing', 'all', NULL, 0, NULL, NULL, NULL)",
     ] {
         sqlx::query(damage).execute(&mut connection).await.unwrap();
     }

@@ -7,7 +7,7 @@ use std::time::Duration;
 use jiff::Timestamp;
 use jiff::civil::Date;
 use jiff::tz::Offset;
-use riglm_domain::selection::account::{ListSummary, PolicySummary};
+use riglm_domain::selection::account::{Calibration, ListSummary, PolicySummary};
 use riglm_domain::selection::economics::CostModel;
 use riglm_ports::analytics::StoreError;
 
@@ -31,6 +31,8 @@ pub struct LearningReport {
     pub days: Vec<LearningDay>,
     /// Sums over all sessions.
     pub total: PolicySummary,
+    /// The calls under lists with an expected coverage, in all sessions.
+    pub calibration: Calibration,
     /// The prices of the costs.
     pub prices: CostModel,
     /// Whether older sessions of the period were left out.
@@ -87,6 +89,7 @@ async fn report_on_learning(
     let recent = recent_sessions(queries.lists(), since, MAX_SESSIONS, &prices).await?;
     let mut total = ListSummary::default();
     let mut by_day: BTreeMap<Date, ListSummary> = BTreeMap::new();
+    let mut calibration = Calibration::default();
     for RecentSession {
         began_at, lists, ..
     } in &recent.sessions
@@ -96,6 +99,7 @@ async fn report_on_learning(
         for sums in [&mut total, by_day.entry(day).or_default()] {
             sums.add(&lists.policy, None, &lists.account);
         }
+        calibration.add(&lists.calibration);
     }
     let days = by_day.into_iter().map(|(day, sums)| LearningDay {
         day,
@@ -105,6 +109,7 @@ async fn report_on_learning(
         since,
         days: days.collect(),
         total: total.all,
+        calibration,
         prices,
         is_cut: recent.is_cut,
     })
@@ -114,8 +119,11 @@ async fn report_on_learning(
 mod tests {
     use jiff::SignedDuration;
     use riglm_domain::id::WorkSessionId;
+    use riglm_domain::selection::ExpectedCoverage;
+    use riglm_domain::usage::invocation::{Invocation, ToolSource};
+    use riglm_domain::usage::record::Record;
     use riglm_ports::analytics::RecordSink as _;
-    use riglm_ports::contract::scene::moment;
+    use riglm_ports::contract::scene::{call, moment, run, session};
     use riglm_ports::fake::{ManualClock, MemoryStore};
     use serde_json::json;
 
@@ -206,6 +214,53 @@ mod tests {
             .map(|day| day.day.to_string())
             .collect();
         assert_eq!(days, ["2027-01-16"]);
+    }
+
+    #[tokio::test]
+    async fn expected_and_actual_coverage_are_compared_over_all_sessions() {
+        let scene = scene();
+        let empty = scene.reports.report(1).await.unwrap();
+        assert_eq!(empty.calibration, Calibration::default());
+        // The call of each of these sessions is of a tool that its list does not have.
+        for (n, expected) in [
+            (10, Some(0.95)),
+            (20, Some(0.9)),
+            (30, Some(0.25)),
+            (40, None),
+        ] {
+            let mut records = TestSession::new(n).records();
+            if let [_, Record::ListShown(list), ..] = &mut records
+                && let Some(selection) = &mut list.selection
+            {
+                selection.expected_coverage =
+                    expected.and_then(|share: f64| ExpectedCoverage::try_from(share).ok());
+            }
+            scene.store.apply(&records).await.unwrap();
+        }
+        let listed = Invocation {
+            source: ToolSource::Shown,
+            work_session: None,
+            ..call(session(run(1), 10).id, 15)
+        };
+        scene
+            .store
+            .apply(&[Record::CallOpened(listed)])
+            .await
+            .unwrap();
+        let report = scene.reports.report(30).await.unwrap();
+        let bins = report.calibration.bins();
+        let numbers: Vec<_> = bins.iter().map(|bin| (bin.lists, bin.calls)).collect();
+        let mut expected = vec![(0, 0); 10];
+        expected[2] = (1, 1);
+        expected[9] = (2, 3);
+        assert_eq!(numbers, expected);
+        assert_eq!(bins[9].covered_calls, 1);
+        let total = report.calibration.total();
+        assert_eq!(
+            (total.lists, total.calls, total.actual_share()),
+            (3, 4, Some(0.25))
+        );
+        assert!((total.expected_share().unwrap() - (2.0 * 0.95 + 0.9 + 0.25) / 4.0).abs() < 1e-9);
     }
 
     #[tokio::test(start_paused = true)]

@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 use jiff::Timestamp;
 use riglm_discovery::activity_units::{ActivityUnits, CONNECTIONS_PER_READ, MAX_ACTIVITY_ROWS};
 use riglm_domain::id::SessionId;
-use riglm_domain::selection::account::{ListAccount, ListActivity, ListSummary};
+use riglm_domain::selection::account::{Calibration, ListAccount, ListActivity, ListSummary};
 use riglm_domain::selection::economics::CostModel;
 use riglm_ports::analytics::{ListRepository, StoreError};
 
@@ -20,13 +20,18 @@ pub struct SessionLists {
     pub policy: String,
     /// The costs and savings of its lists.
     pub account: ListAccount,
+    /// The calls under lists with an expected coverage.
+    pub calibration: Calibration,
 }
 
 impl SessionLists {
     fn new(activity: &ListActivity, prices: &CostModel) -> Option<Self> {
+        let policy = activity.newest_list()?.policy.clone();
+        let (account, calibration) = ListAccount::with_calibration(activity, prices);
         Some(Self {
-            policy: activity.newest_list()?.policy.clone(),
-            account: ListAccount::new(activity, prices),
+            policy,
+            account,
+            calibration,
         })
     }
 }

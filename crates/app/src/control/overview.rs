@@ -1,5 +1,6 @@
 //! The overview: the state of the proxy, what the lists of a period did, and the open sessions.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -7,12 +8,14 @@ use jiff::Timestamp;
 use riglm_domain::id::SessionId;
 use riglm_domain::selection::account::{ListSummary, PolicySummary};
 use riglm_domain::selection::economics::CostModel;
+use riglm_domain::usage::session::SessionSummary;
 use riglm_ports::analytics::StoreError;
 use riglm_ports::clock::Clock;
 
 use super::current_filtering::CurrentFiltering;
-use super::list_accounts::{SessionLists, accounts_of, recent_sessions};
-use super::queries::{ListedSession, Queries, UpstreamUsage, days_before};
+use super::ended_accounts::EndedAccounts;
+use super::list_accounts::{SessionLists, recent_sessions};
+use super::queries::{ListedSession, Queries, SessionPage, UpstreamUsage, days_before};
 use super::report_cache::ReportCache;
 use crate::proxy::Proxy;
 use crate::selection::Strategy;
@@ -51,7 +54,7 @@ pub struct RecordedActivity {
     /// The report on the period. It may be some seconds old.
     pub period: Arc<PeriodReport>,
     /// The newest open sessions, the newest first.
-    pub open_sessions: Vec<OpenSession>,
+    pub open_sessions: Vec<SessionWithLists>,
     /// Whether more sessions are open.
     pub has_more_open_sessions: bool,
 }
@@ -72,16 +75,40 @@ pub struct PeriodReport {
     pub is_cut: bool,
 }
 
-/// An open session.
+/// A session with the account of its lists.
 #[derive(Clone, Debug, PartialEq)]
-pub struct OpenSession {
+pub struct SessionWithLists {
     /// The session.
     pub session: ListedSession,
     /// The account of its lists; `None` before its first list.
     pub lists: Option<SessionLists>,
 }
 
-/// Makes overviews. The reports on periods are cached for some seconds.
+/// A page of sessions, each with the account of its lists.
+#[derive(Clone, Debug, PartialEq)]
+pub struct AccountedPage {
+    /// The sessions, the newest first.
+    pub sessions: Vec<SessionWithLists>,
+    /// Cursor of the next page, or `None` on the last page.
+    pub next: Option<(Timestamp, SessionId)>,
+}
+
+impl AccountedPage {
+    /// Adds the accounts to a page of sessions.
+    fn new(page: SessionPage, mut accounts: BTreeMap<SessionId, SessionLists>) -> Self {
+        let sessions = page.sessions.into_iter().map(|session| SessionWithLists {
+            lists: accounts.remove(&session.summary.session.id),
+            session,
+        });
+        Self {
+            sessions: sessions.collect(),
+            next: page.next,
+        }
+    }
+}
+
+/// Makes overviews. The reports on periods are cached for some seconds, the accounts of ended sessions
+/// for some minutes.
 #[derive(Debug)]
 pub struct OverviewService {
     proxy: Arc<Proxy>,
@@ -90,6 +117,7 @@ pub struct OverviewService {
     clock: Arc<dyn Clock>,
     started_at: Timestamp,
     periods: ReportCache<u32, PeriodReport>,
+    ended: EndedAccounts,
 }
 
 impl OverviewService {
@@ -109,6 +137,7 @@ impl OverviewService {
             started_at: clock.now(),
             clock,
             periods: ReportCache::new(KEEP),
+            ended: EndedAccounts::default(),
         }
     }
 
@@ -137,6 +166,40 @@ impl OverviewService {
         })
     }
 
+    /// Returns a page of the sessions before the cursor `before`, the newest first, each with the
+    /// account of its lists; `None` if nothing is recorded.
+    ///
+    /// # Errors
+    ///
+    /// Returns the error of the store.
+    pub async fn sessions(
+        &self,
+        before: Option<(Timestamp, SessionId)>,
+        is_open: Option<bool>,
+        limit: u32,
+    ) -> Result<Option<AccountedPage>, StoreError> {
+        let Some(queries) = &self.queries else {
+            return Ok(None);
+        };
+        let page = queries.sessions(before, is_open, limit).await?;
+        let prices = self.filtering.prices();
+        Ok(Some(self.with_accounts(queries, page, &prices).await?))
+    }
+
+    async fn with_accounts(
+        &self,
+        queries: &Queries,
+        page: SessionPage,
+        prices: &CostModel,
+    ) -> Result<AccountedPage, StoreError> {
+        let sessions = page.sessions.iter().map(|session| &session.summary);
+        let sessions: Vec<&SessionSummary> = sessions.collect();
+        let accounts = (self.ended)
+            .of(queries.lists(), &sessions, prices, self.clock.now())
+            .await?;
+        Ok(AccountedPage::new(page, accounts))
+    }
+
     async fn read_activity(
         &self,
         queries: &Arc<Queries>,
@@ -148,17 +211,10 @@ impl OverviewService {
         let page = queries
             .sessions(None, Some(true), MAX_OPEN_SESSIONS)
             .await?;
-        let ids: Vec<SessionId> = (page.sessions.iter())
-            .map(|session| session.summary.session.id)
-            .collect();
-        let mut accounts = accounts_of(queries.lists(), &ids, &prices).await?;
-        let open_sessions = page.sessions.into_iter().map(|session| OpenSession {
-            lists: accounts.remove(&session.summary.session.id),
-            session,
-        });
+        let page = self.with_accounts(queries, page, &prices).await?;
         Ok(RecordedActivity {
             period,
-            open_sessions: open_sessions.collect(),
+            open_sessions: page.sessions,
             has_more_open_sessions: page.next.is_some(),
         })
     }
@@ -196,7 +252,9 @@ mod tests {
     use riglm_domain::usage::invocation::Outcome;
     use riglm_domain::usage::record::Record;
     use riglm_ports::analytics::RecordSink as _;
-    use riglm_ports::contract::scene::{call, end, moment, page, run, session, session_closed};
+    use riglm_ports::contract::scene::{
+        call, end, moment, page, run, search, session, session_closed,
+    };
     use riglm_ports::fake::{ManualClock, MemoryStore};
 
     use super::super::list_accounts::tests::{TestSession, use_tools};
@@ -347,6 +405,65 @@ mod tests {
         assert!(!activity.has_more_open_sessions);
         assert_eq!(activity.open_sessions.len(), 20);
         assert!(!ids(&activity).contains(&session(run(1), 200).id));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn accounts_of_ended_sessions_are_kept_for_a_while() {
+        let scene = scene();
+        use_tools(&scene.store, &TestSession::new(10)).await;
+        let one = session(run(1), 10);
+        let n_searches = async || {
+            let page = scene.service.sessions(None, None, 5).await;
+            let page = page.unwrap().unwrap();
+            page.sessions[0].lists.as_ref().unwrap().account.searches
+        };
+        let search_again = async |n: u8| {
+            let searched = Record::Searched(search(one.id, n));
+            scene.store.apply(&[searched]).await.unwrap();
+        };
+        assert_eq!(n_searches().await, 1);
+        search_again(40).await;
+        assert_eq!(n_searches().await, 2, "an open session is read again");
+        let closed = session_closed(&one, 300);
+        scene.store.apply(&[closed]).await.unwrap();
+        assert_eq!(n_searches().await, 2);
+        search_again(50).await;
+        assert_eq!(n_searches().await, 3, "it ended only just now");
+        scene.clock.advance(Duration::from_mins(2));
+        assert_eq!(n_searches().await, 3);
+        search_again(60).await;
+        assert_eq!(n_searches().await, 3, "it is kept");
+        tokio::time::advance(Duration::from_mins(10)).await;
+        assert_eq!(n_searches().await, 4);
+    }
+
+    #[tokio::test]
+    async fn past_sessions_come_in_pages_with_their_lists() {
+        let scene = scene();
+        for n in [10, 20, 30] {
+            use_tools(&scene.store, &TestSession::new(n)).await;
+            let closed = session_closed(&session(run(1), n), 300);
+            scene.store.apply(&[closed]).await.unwrap();
+        }
+        let first = scene.service.sessions(None, Some(false), 2).await;
+        let first = first.unwrap().unwrap();
+        let ids: Vec<SessionId> = (first.sessions.iter())
+            .map(|one| one.session.summary.session.id)
+            .collect();
+        assert_eq!(ids, [30, 20].map(|n| session(run(1), n).id));
+        for one in &first.sessions {
+            let account = &one.lists.as_ref().unwrap().account;
+            assert_eq!((account.searches, account.tool_misses), (1, 1));
+            assert_eq!(account.available_tools, 700);
+        }
+        let last = scene.service.sessions(first.next, Some(false), 2).await;
+        let last = last.unwrap().unwrap();
+        assert_eq!((last.sessions.len(), last.next), (1, None));
+        let open = scene.service.sessions(None, Some(true), 2).await;
+        assert!(open.unwrap().unwrap().sessions.is_empty());
+        let unrecorded = service(&scene.proxy, None, &scene.clock);
+        let sessions = unrecorded.sessions(None, None, 2).await;
+        assert_eq!(sessions.unwrap(), None);
     }
 
     #[tokio::test]

@@ -123,9 +123,9 @@ impl Queries {
 
     /// Adds a counter, so that the tokens of definitions are known.
     #[must_use]
-    pub fn with_token_counter(self, counter: CachedTokenCounter) -> Self {
+    pub fn with_token_counter(self, counter: Arc<CachedTokenCounter>) -> Self {
         Self {
-            counter: Some(Arc::new(counter)),
+            counter: Some(counter),
             ..self
         }
     }

@@ -16,6 +16,7 @@ use riglm_domain::mcp::protocol::{Era, Revision, Transport};
 use riglm_domain::mcp::request_hints::RequestHints;
 use riglm_domain::privacy::canonical::KeyedHash;
 use riglm_domain::privacy::principal::Principal;
+use riglm_domain::selection::ExpectedCoverage;
 use riglm_domain::usage::invocation::SessionKey;
 use riglm_ports::observer::{Event, EventOrigin};
 use tokio::sync::OnceCell;
@@ -25,7 +26,10 @@ use super::client_description::{ClientDescription, ClientIdentity};
 use super::client_requests::ClientRequests;
 use super::log_spans as spans;
 use super::own_tools::SessionSearch;
+use super::recent_calls::RecentCalls;
+use super::request_params::RequestParams;
 use super::sampling::Sampling;
+use super::session_app;
 use super::shared_state::SharedState;
 use crate::selection::{ForbidRules, ListRequest, Lists, ShownList};
 use crate::tracking::{Recorder, SessionDetails};
@@ -34,6 +38,9 @@ use riglm_discovery::search::Catalog;
 
 /// The time after a notification of a change within which a list request counts as its effect.
 const REFETCH_WITHIN: Duration = Duration::from_secs(10);
+
+/// The largest difference between two expected coverages of a list that is recorded once.
+const SAME_EXPECTATION: f64 = 0.05;
 
 /// The way in which the upstreams are presented to the client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -56,6 +63,8 @@ pub(super) struct ClientContext {
     pub(super) requests: Arc<ClientRequests>,
     /// The questions to the language model of the client.
     pub(super) sampling: Arc<Sampling>,
+    /// The last calls with their outcomes.
+    pub(super) calls: RecentCalls,
     /// The span of log events about the session.
     pub(super) span: Span,
     started_at: Timestamp,
@@ -100,6 +109,8 @@ struct LastList {
     told_at: Option<Instant>,
     catalog: Option<[u8; 32]>,
     shown: Option<Arc<ShownList>>,
+    /// The expected coverage with which that list was recorded last.
+    recorded_coverage: Option<ExpectedCoverage>,
     /// The list that the client was last notified to be outdated, as revision of the overrides and
     /// epoch of the list.
     told_of: Option<(u64, u64)>,
@@ -107,6 +118,34 @@ struct LastList {
     selection: Option<u64>,
     /// The forbid rules at the time of the last list or notification, with their revision.
     rules: Option<(u64, ForbidRules)>,
+}
+
+/// The clients that may belong to a session.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum SessionMembers {
+    /// Only the client of the request.
+    One,
+    /// Others too. Without a handshake, clients of the same principal and name share a connection.
+    Many,
+}
+
+/// The difference between a list and the last one that the client was shown.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum ListNovelty {
+    /// It is another list.
+    List,
+    /// It has the same tools, but another expected coverage. A prediction at each request moves it.
+    Expectation,
+    /// None that is worth a record.
+    Same,
+}
+
+/// Returns whether two expected coverages are so close that calls under both are counted together.
+fn expect_alike(before: Option<ExpectedCoverage>, now: Option<ExpectedCoverage>) -> bool {
+    match (before, now) {
+        (Some(before), Some(now)) => (before.get() - now.get()).abs() <= SAME_EXPECTATION,
+        (before, now) => before.is_none() && now.is_none(),
+    }
 }
 
 /// The description that the client sent of itself.
@@ -147,6 +186,7 @@ impl ClientContext {
             search: SessionSearch::default(),
             requests: Arc::default(),
             sampling: Arc::default(),
+            calls: RecentCalls::default(),
             span: spans::session(),
             started_at,
             row: OnceCell::new(),
@@ -181,6 +221,20 @@ impl ClientContext {
         let declaration = self.declaration.lock();
         let declared = declaration.client.metadata.get("capabilities");
         declared.is_some_and(|names| names.split(',').any(|name| name == "sampling"))
+    }
+
+    /// Returns whether the sender of a request with these `params` shows apps in a revision whose
+    /// tools can name one. A modern client declares it in each request, because several clients may
+    /// share the session; a legacy client declared it in its handshake.
+    pub(super) fn shows_apps(&self, params: Option<&str>) -> bool {
+        if let Some(meta) = RequestParams::read(params).protocol_meta() {
+            return meta
+                .client_capabilities
+                .is_some_and(session_app::shows_apps);
+        }
+        let declaration = self.declaration.lock();
+        let revision = declaration.revision.as_ref();
+        declaration.client.shows_apps && revision.is_some_and(Revision::has_structured_results)
     }
 
     /// Stores the description of the client from its `initialize` request.
@@ -309,6 +363,17 @@ impl ClientContext {
         }
     }
 
+    /// Returns the clients that may belong to the session of a request with these hints.
+    pub(super) fn session_members(&self, hints: &RequestHints, era: Era) -> SessionMembers {
+        let is_shared = era == Era::Modern && self.transport == Transport::StreamableHttp;
+        // The label of the work session is that of the connection, too.
+        if is_shared && hints.session.is_none() {
+            SessionMembers::Many
+        } else {
+            SessionMembers::One
+        }
+    }
+
     /// Registers that the client loads tools on demand by itself.
     pub(super) fn note_loads_on_demand(&self) {
         self.listing.loads_on_demand.store(true, Ordering::Relaxed);
@@ -357,12 +422,22 @@ impl ClientContext {
         std::mem::replace(&mut listing.catalog, id) != id
     }
 
-    /// Returns whether a list differs from the last list that was shown. Stores it.
-    pub(super) fn is_new_list(&self, shown: &Arc<ShownList>) -> bool {
+    /// Returns the difference between a list and the last list that was shown. Stores it.
+    pub(super) fn novelty_of_list(&self, shown: &Arc<ShownList>) -> ListNovelty {
         let mut listing = self.listing.last.lock();
         let is_same = (listing.shown.as_ref()).is_some_and(|last| last.is_same_as(shown));
         listing.shown = Some(Arc::clone(shown));
-        !is_same
+        let novelty = if !is_same {
+            ListNovelty::List
+        } else if expect_alike(listing.recorded_coverage, shown.expected_coverage) {
+            ListNovelty::Same
+        } else {
+            ListNovelty::Expectation
+        };
+        if novelty != ListNovelty::Same {
+            listing.recorded_coverage = shown.expected_coverage;
+        }
+        novelty
     }
 
     /// Returns the last list that the client was shown, if the proxy composed one.
@@ -567,5 +642,22 @@ impl ClientContext {
             shared.note_intent(SessionKey::Work(work), source, text, now);
         }
         Some(work)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_another_expectation_is_recorded_anew() {
+        let expecting = |share: f64| ExpectedCoverage::try_from(share).ok();
+        assert!(expect_alike(None, None));
+        assert!(expect_alike(expecting(0.7), expecting(0.74)));
+        assert!(expect_alike(expecting(0.7), expecting(0.66)));
+        assert!(!expect_alike(expecting(0.7), expecting(0.76)));
+        assert!(!expect_alike(expecting(0.7), expecting(0.64)));
+        assert!(!expect_alike(expecting(0.7), None));
+        assert!(!expect_alike(None, expecting(0.7)));
     }
 }

@@ -12,6 +12,8 @@ use riglm_domain::usage::session::ClientInfo;
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
+use super::session_app;
+
 /// The maximum number of capabilities that are recorded.
 const MAX_CAPABILITIES: usize = 64;
 
@@ -22,6 +24,8 @@ pub(super) struct ClientDescription {
     /// Further metadata by name. `capabilities` has the names of the declared capabilities, sorted
     /// and separated by commas. `title` is the display name. Missing values have no entry.
     pub(super) metadata: BTreeMap<String, String>,
+    /// Whether it declares that it shows apps.
+    pub(super) shows_apps: bool,
 }
 
 impl ClientDescription {
@@ -77,6 +81,7 @@ impl ClientDescription {
         Self {
             info: ClientInfo::new(&info.name, &info.version),
             metadata,
+            shows_apps: capabilities.is_some_and(session_app::shows_apps),
         }
     }
 }

@@ -25,6 +25,7 @@ use super::local_tools::{LocalTools, OwnToolCall};
 use super::own_tools::{OwnTool, OwnTools};
 use super::request_params::{IdMember, RequestParams, id_member};
 use super::session::ClientSession;
+use super::session_app::{self, SESSION_APP};
 use super::session_jobs::{Deadline, JobRequest, Reply};
 use super::tool_lists::ToolLists;
 use super::upstream_session::UpstreamSession;
@@ -43,6 +44,8 @@ enum LocalRequest {
     Tool(Arc<OwnTools>, OwnTool),
     /// A request for the tools, from which the session selects.
     ToolList(Arc<Lists>),
+    /// A request for the page that shows the session.
+    SessionApp,
 }
 
 impl ClientSession {
@@ -222,8 +225,22 @@ impl ClientSession {
                 let lists = self.lists_for_page(message.params(part))?;
                 Some(LocalRequest::ToolList(Arc::clone(lists)))
             }
+            "resources/read" => {
+                (self.is_for_session_app(message, part)).then_some(LocalRequest::SessionApp)
+            }
             _ => None,
         }
+    }
+
+    /// Returns whether a request to read a resource is for the page that shows the session.
+    fn is_for_session_app(&self, message: &Message, part: &Envelope) -> bool {
+        let is_its_uri = || {
+            let uri = RequestParams::of(message, part).uri();
+            uri.as_deref() == Some(SESSION_APP)
+        };
+        self.shared.has_session_app()
+            && is_its_uri()
+            && self.client_context.shows_apps(message.params(part))
     }
 
     /// Returns the selection that a request for a page of tools with these parameters is answered
@@ -266,13 +283,15 @@ impl ClientSession {
     }
 
     /// Returns the own tool that a call with these parameters names, unless the only upstream is
-    /// known to use the name.
+    /// known to use the name, or the client has no use for the tool.
     fn own_tool(&self, message: &Message, part: &Envelope) -> Option<(&Arc<OwnTools>, OwnTool)> {
         let tools = self.shared.callable_own_tools(&self.client_context)?;
         let own = tools.tool_named(&RequestParams::of(message, part).name()?)?;
         let only = self.only_upstream();
         let is_taken = only.is_some_and(|only| only.tools.taken_names().has(own));
-        (!is_taken).then_some((tools, own))
+        let is_useless =
+            own == OwnTool::ShowSession && !self.client_context.shows_apps(message.params(part));
+        (!is_taken && !is_useless).then_some((tools, own))
     }
 
     /// Returns whether a local request is answered without asking an upstream.
@@ -283,6 +302,7 @@ impl ClientSession {
                 let only = self.only_upstream();
                 only.is_some_and(|only| only.tools.known_list().is_some())
             }
+            LocalRequest::SessionApp => true,
         }
     }
 
@@ -320,6 +340,11 @@ impl ClientSession {
                 let lists = ToolLists::new(&session, &lists);
                 lists.selected_page(&message, era).await
             }),
+            LocalRequest::SessionApp => {
+                let name = self.shared.session_app_tool().unwrap_or_default();
+                let page = session_app::contents(era, name);
+                self.run_job(job, async move { Reply::Result(page) })
+            }
         }
     }
 

@@ -12,8 +12,8 @@ use riglm_domain::usage::invocation::SessionKey;
 use riglm_ports::observer::{Event, EventOrigin, ListShownEvent};
 use serde_json::Value;
 
-use super::client_context::ClientContext;
-use super::own_tools::{OwnTool, TakenNames};
+use super::client_context::{ClientContext, ListNovelty};
+use super::own_tools::{OwnTool, OwnToolSet};
 use super::shared_state::SharedState;
 use crate::selection::{ListForecast, ListIntent, Lists, OwnToolsUse, ShownList};
 use riglm_discovery::search::{Catalog, TextFit};
@@ -25,6 +25,16 @@ pub(super) struct SessionRef {
     pub(super) row: SessionId,
     /// The session key of the request.
     pub(super) key: SessionKey,
+}
+
+/// The uses that a prediction is made from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum ForecastBasis {
+    /// Those that the list of the client is selected from: for a modern client, of all sessions that
+    /// share the list.
+    List,
+    /// Those of the session itself.
+    Session,
 }
 
 /// The composition of a list for one client.
@@ -62,7 +72,8 @@ impl ListComposer<'_> {
         lists.list(&request, catalog).await
     }
 
-    /// Selects the list of the client from a catalog. Records it if it differs from the last one.
+    /// Selects the list of the client from a catalog. Records it if it differs from the last one, or if
+    /// another part of the calls is expected under it.
     pub(super) async fn select_and_record(
         &self,
         lists: &Arc<Lists>,
@@ -71,7 +82,8 @@ impl ListComposer<'_> {
     ) -> Arc<ShownList> {
         let shown = self.select_list(lists, session, catalog).await;
         let recorder = &self.shared.recorder;
-        if self.client_context.is_new_list(&shown) {
+        let novelty = self.client_context.novelty_of_list(&shown);
+        if novelty == ListNovelty::List {
             self.shared.observe_from(
                 &Event::ListShown(ListShownEvent {
                     policy: shown.policy.as_str(),
@@ -84,6 +96,8 @@ impl ListComposer<'_> {
                 &EventOrigin::of_session(&self.client_context.principal, session.key)
                     .with_connection(session.row),
             );
+        }
+        if novelty != ListNovelty::Same {
             recorder
                 .list_shown(ListShown {
                     session: session.row,
@@ -98,6 +112,7 @@ impl ListComposer<'_> {
                         is_fallback: shown.is_fallback,
                         reason: shown.reason,
                         size_choice: shown.size_choice.clone(),
+                        expected_coverage: shown.expected_coverage,
                         pool: (*shown.pool).clone(),
                         shown_tokens: shown.shown_tokens,
                         available_tokens: shown.available_tokens,
@@ -115,6 +130,7 @@ impl ListComposer<'_> {
         session: SessionRef,
         catalog: &Arc<Catalog>,
         limit: usize,
+        basis: ForecastBasis,
     ) -> Option<ListForecast> {
         let recorder = &self.shared.recorder;
         let client = self.client_context.client_name();
@@ -128,7 +144,10 @@ impl ListComposer<'_> {
             .shared
             .stated_intent(session.row, session.key, request.now);
         request.stated = stated.as_ref();
-        lists.forecast(&request, catalog, limit).await
+        match basis {
+            ForecastBasis::List => lists.forecast(&request, catalog, limit).await,
+            ForecastBasis::Session => lists.forecast_of_session(&request, catalog, limit).await,
+        }
     }
 
     /// Returns the known intent of the session and the fit of each tool to it.
@@ -173,8 +192,9 @@ impl ListComposer<'_> {
         lists.shown_list(&(self.client_context).list_request(&client, session, self.era, now))
     }
 
-    /// Returns the JSON array of a page, with the own tools of the proxy in their positions.
-    pub(super) fn tools(&self, shown: &ShownList, page: &Page, taken: TakenNames) -> String {
+    /// Returns the JSON array of a page, with the own tools of the proxy in their positions, without
+    /// those in `left_out`.
+    pub(super) fn tools(&self, shown: &ShownList, page: &Page, left_out: OwnToolSet) -> String {
         let text = shown.page(page.start, page.n);
         let Some(tools) = self.shared.enabled_own_tools() else {
             return array(&[], &text, &[]);
@@ -182,7 +202,7 @@ impl ListComposer<'_> {
         let used = shown.own_tools();
         self.client_context.note_own_tools();
         let revision = self.client_context.revision();
-        let mut own: Vec<(OwnTool, &str)> = tools.definitions(revision.as_ref(), taken);
+        let mut own: Vec<(OwnTool, &str)> = tools.definitions(revision.as_ref(), left_out);
         own.retain(|(tool, _)| match tool {
             OwnTool::Search => used != OwnToolsUse::None,
             OwnTool::CallTool | OwnTool::SetContext => used == OwnToolsUse::All,

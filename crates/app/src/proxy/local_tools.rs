@@ -67,6 +67,8 @@ impl<'a> LocalTools<'a> {
         };
         let part = message.single();
         let params = part.and_then(|part| message.params(part));
+        let useless = (session.shared).useless_own_tools(&session.client_context, params);
+        let unusable = taken.and(useless);
         let unwrapped;
         let (own, params) = if call.tool == OwnTool::CallTool {
             let maker = CallMaker::of(&session.client_context, &session.shared);
@@ -82,7 +84,7 @@ impl<'a> LocalTools<'a> {
             let inner = RequestParams::read(Some(&unwrapped)).name();
             let inner = inner.and_then(|name| self.tools.tool_named(&name));
             // The wrapped call may itself be a call of an own tool, which is then answered locally.
-            let Some(inner) = inner.filter(|inner| !taken.has(*inner)) else {
+            let Some(inner) = inner.filter(|inner| !unusable.has(*inner)) else {
                 let unwrapped_call = message.with_params(&unwrapped).without_param_headers();
                 return self.pass_call(&unwrapped_call, call.id).await;
             };
@@ -106,6 +108,7 @@ impl<'a> LocalTools<'a> {
             shared: &session.shared,
             session: session_key,
             era,
+            members: session.client_context.session_members(hints, era),
             shown: listing.current(session_key),
             skills: match own {
                 OwnTool::Search | OwnTool::SetContext => skills_of(session, message, era).await,

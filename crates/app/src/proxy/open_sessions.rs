@@ -11,7 +11,7 @@ use riglm_domain::usage::invocation::SessionKey;
 
 use super::Proxy;
 use super::client_context::ClientContext;
-use super::list_composer::{ListComposer, SessionRef};
+use super::list_composer::{ForecastBasis, ListComposer, SessionRef};
 use super::session::ClientSession;
 use crate::control::name_lookup::{NamedSession, quote};
 use crate::selection::ListForecast;
@@ -140,7 +140,7 @@ impl Proxy {
             key: session_key,
         };
         let forecast = listing
-            .forecast(lists, at, &catalog, limit)
+            .forecast(lists, at, &catalog, limit, ForecastBasis::List)
             .await
             .ok_or(NoForecast::NotPredicted)?;
         Ok(SessionForecast {

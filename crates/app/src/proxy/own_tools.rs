@@ -17,6 +17,7 @@ mod rating;
 mod recommending;
 mod schema_cost;
 mod session_search;
+mod session_view;
 mod skill_search;
 
 use std::sync::Arc;
@@ -127,18 +128,25 @@ impl OwnTools {
         taken
     }
 
-    /// Returns the JSON definitions of the own tools in list order, without the tools in `taken`.
-    /// The definitions suit the given revision; without a revision they suit all revisions.
+    /// Returns the name of an own tool that lists have now or had before.
+    pub(super) fn known_name(&self, tool: OwnTool) -> Option<&str> {
+        let name = self.names.name(tool);
+        name.filter(|_| self.listed.ever().has(tool))
+    }
+
+    /// Returns the JSON definitions of the own tools in list order, without the tools in
+    /// `left_out`. The definitions suit the given revision; without a revision they suit all
+    /// revisions.
     pub(super) fn definitions(
         &self,
         revision: Option<&Revision>,
-        taken: TakenNames,
+        left_out: OwnToolSet,
     ) -> Vec<(OwnTool, &str)> {
         let listed = self.listed.now();
         let left = self
             .definitions
             .iter()
-            .filter(|(tool, _)| listed.has(*tool) && !taken.has(*tool));
+            .filter(|(tool, _)| listed.has(*tool) && !left_out.has(*tool));
         left.map(|(tool, definitions)| (*tool, definitions.of(revision)))
             .collect()
     }

@@ -18,7 +18,7 @@ use riglm_ports::tracer::{Span, SpanOperation, Tracer};
 use super::admission::RequestPermits;
 use super::aggregator::merged_lists::MergedListCache;
 use super::client_context::ClientContext;
-use super::own_tools::{CatalogCache, OwnToolSet, OwnTools};
+use super::own_tools::{CatalogCache, OwnTool, OwnToolSet, OwnTools};
 use super::page_cache::PageCache;
 use super::registry::HintUse;
 use super::upstream_set::UpstreamSet;
@@ -101,6 +101,39 @@ impl SharedState {
     pub(super) fn callable_own_tools(&self, client: &ClientContext) -> Option<&Arc<OwnTools>> {
         let tools = self.every_own_tool.as_ref();
         tools.filter(|_| self.own_tools().is_some() || client.was_shown_own_tools())
+    }
+
+    /// Returns whether there is an app that shows sessions, now or for a client that was offered it
+    /// before.
+    pub(super) fn has_session_app(&self) -> bool {
+        self.session_app_tool().is_some()
+    }
+
+    /// Returns the name of the tool that shows sessions; `None` if there is and was none.
+    pub(super) fn session_app_tool(&self) -> Option<&str> {
+        let tools = self.every_own_tool.as_ref();
+        tools?.known_name(OwnTool::ShowSession)
+    }
+
+    /// Returns whether the app that shows sessions is among the resources of the sender of a request
+    /// with these `params`. A pause changes neither handshakes nor resources.
+    pub(super) fn offers_session_app(&self, client: &ClientContext, params: Option<&str>) -> bool {
+        let tools = self.enabled_own_tools();
+        tools.is_some_and(|tools| tools.name(OwnTool::ShowSession).is_some())
+            && self.selection.is_configured()
+            && client.shows_apps(params)
+    }
+
+    /// Returns the own tools that the sender of a request with these `params` has no use for,
+    /// because it shows no apps.
+    pub(super) fn useless_own_tools(
+        &self,
+        client: &ClientContext,
+        params: Option<&str>,
+    ) -> OwnToolSet {
+        let is_useless = self.has_session_app() && !client.shows_apps(params);
+        let tool = is_useless.then_some(OwnTool::ShowSession);
+        tool.into_iter().collect()
     }
 
     /// Returns the safeguards; `None` if all are disabled, and during a pause.

@@ -90,7 +90,9 @@ impl<'a> ToolLists<'a> {
             Ok(page) => page,
             Err(text) => return Reply::Error(RpcError::new(RpcErrorCode::InvalidParams, text)),
         };
-        let tools = listing.tools(&shown, &page, self.taken_names(&source));
+        let useless = shared.useless_own_tools(client_context, params);
+        let left_out = self.taken_names(&source).and(useless);
+        let tools = listing.tools(&shown, &page, left_out);
         let result = self.result(&source, &page, &shown, era);
         // The tools are added last, because each later edit would scan this long member.
         let result = with_member(&result, ListKind::Tools.member(), &tools);

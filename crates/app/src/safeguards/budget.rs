@@ -174,6 +174,8 @@ impl Budgets {
         if !plan.is_enabled {
             return None;
         }
+        // The data of an app do not reach the model.
+        let result = call.read_by_model(result);
         let tokens = estimate_tokens(result);
         let look = {
             let mut accounts = self.ledger.accounts();

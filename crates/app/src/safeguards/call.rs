@@ -7,6 +7,7 @@ use jiff::Timestamp;
 use riglm_domain::catalog::tool::ToolRef;
 use riglm_domain::id::{SessionId, ToolName, UpstreamName};
 use riglm_domain::intent::StatedIntent;
+use riglm_domain::mcp::edit::member;
 use riglm_domain::privacy::canonical::KeyedHash;
 use riglm_domain::privacy::principal::Principal;
 use riglm_domain::usage::invocation::SessionKey;
@@ -20,6 +21,8 @@ pub(crate) enum OwnKind {
     Search,
     /// A declaration of the context.
     Context,
+    /// A view of the session, whose structured result is for an app.
+    View,
     Other,
 }
 
@@ -71,6 +74,14 @@ impl GuardedCall<'_> {
     /// runs.
     pub(super) fn ended_at(&self) -> Instant {
         Instant::now().max(self.at)
+    }
+
+    /// Returns the part of a result that the model reads, as JSON text.
+    pub(super) fn read_by_model<'r>(&self, result: &'r str) -> &'r str {
+        match self.own {
+            Some(OwnKind::View) => member(result, "content").unwrap_or_default(),
+            _ => result,
+        }
     }
 
     /// Returns the tool as the catalog of the session has it.

@@ -12,11 +12,12 @@ use riglm_domain::selection::shown::SelectionMode;
 
 use super::config::FilteringConfig;
 use super::epochs::{is_fallback, new_epoch, used_tools};
-use super::list_predictor::{ListPredictor, ranking, summed_probability};
+use super::list_predictor::{ListPredictor, expected_coverage, ranking};
 use super::list_request::ListRequest;
 use super::list_scope::Scope;
 use super::operator_settings::OptionsChange;
 use super::token_counts::DefinitionSizes;
+use super::tool_marks::ToolMark;
 use super::tool_selector::{SelectedTools, SelectionInputs, ToolSelector};
 use riglm_discovery::search::Catalog;
 
@@ -80,13 +81,17 @@ impl ConformalLists {
         let number = self.update(scope, request, inputs.options(), catalog, &ranked);
         let listed: Vec<usize> = {
             let state = scope.state.lock();
-            let steered = state.steered.as_ref();
-            steered.map_or_else(Vec::new, |(_, list)| {
-                list.positions().iter().copied().collect()
-            })
+            let adaptive = state.steered.as_ref().map(|(_, list)| list.positions());
+            // The expected coverage is that of the list with the decisions of the operator.
+            let is_listed = |at: &usize| match inputs.marks.get(*at) {
+                Some(ToolMark::Include | ToolMark::Pin) => true,
+                Some(ToolMark::Exclude) => false,
+                _ => adaptive.is_some_and(|listed| listed.contains(at)),
+            };
+            (0..catalog.tools().len()).filter(is_listed).collect()
         };
         let chosen = SelectedTools {
-            mass: Some(summed_probability(&ranked, &listed)),
+            expected_coverage: expected_coverage(&ranked, &listed),
             tools: listed,
             mode: SelectionMode::Prediction,
             reason: None,

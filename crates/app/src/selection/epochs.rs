@@ -252,17 +252,7 @@ impl ListEpochs {
             all_known.extend(new.iter().map(|at| tools[*at].tool.clone()));
             added.extend(self.worth_showing(inputs, epoch, &new).await);
         }
-        let is_for_size = matches!(
-            epoch.reason,
-            Some(
-                SelectionReason::SmallCatalog
-                    | SelectionReason::NotPaying
-                    | SelectionReason::Exploration
-                    | SelectionReason::NothingLearned
-                    | SelectionReason::ColdStart
-            )
-        );
-        if epoch.mode == SelectionMode::All && is_for_size && !new.is_empty() {
+        if is_whole_for_size(epoch) && !new.is_empty() {
             // The list was whole because that was cheap; with more tools it may not be. Listed
             // tools stay.
             let mut kept = used_tools(scope, request);
@@ -280,6 +270,8 @@ impl ListEpochs {
         if added.is_empty() && !is_known_changed {
             return None;
         }
+        // Nothing is known about the probability of added tools together with the others.
+        let expected_coverage = epoch.expected_coverage.filter(|_| added.is_empty());
         let mut seen = HashSet::new();
         let tools = epoch.tools.tools().iter().cloned().chain(added);
         let tools = tools.filter(|tool| seen.insert(tool.clone())).collect();
@@ -288,6 +280,7 @@ impl ListEpochs {
             policy: policy.as_str().into(),
             tools: ToolSet::new(tools),
             known: ToolSet::new(all_known.into_iter().collect()),
+            expected_coverage,
             ..epoch.clone()
         })
     }
@@ -380,6 +373,21 @@ fn has_enough(epoch: &ListEpoch, inputs: &SelectionInputs<'_>) -> bool {
     epoch.mode == SelectionMode::All || least == 0 || offered.nth(least - 1).is_some()
 }
 
+/// Returns whether the list is whole because of the number of tools or of what was known about them.
+fn is_whole_for_size(epoch: &ListEpoch) -> bool {
+    let is_for_size = matches!(
+        epoch.reason,
+        Some(
+            SelectionReason::SmallCatalog
+                | SelectionReason::NotPaying
+                | SelectionReason::Exploration
+                | SelectionReason::NothingLearned
+                | SelectionReason::ColdStart
+        )
+    );
+    epoch.mode == SelectionMode::All && is_for_size
+}
+
 /// Returns whether the epoch was selected with other options than the current ones. The options of
 /// an epoch from the store are unknown; they are inferred from the time at which it began.
 fn is_of_other_options(scope: &Scope, current: &VersionedOptions, epoch: &ListEpoch) -> bool {
@@ -405,7 +413,6 @@ pub(super) fn new_epoch(
     chosen: &SelectedTools,
 ) -> ListEpoch {
     let tools = inputs.catalog.tools();
-    scope.state.lock().mass = chosen.mass;
     let mut shown: Vec<ToolRef> = chosen
         .tools
         .iter()
@@ -423,6 +430,10 @@ pub(super) fn new_epoch(
         mode: chosen.mode,
         reason: chosen.reason,
         size_choice: chosen.size_choice.clone(),
+        // A list that hides nothing covers every call, whatever was selected.
+        expected_coverage: chosen
+            .expected_coverage
+            .filter(|_| inputs.policy.may_hide()),
         search_first: chosen.search_first,
         // A shared list belongs to no single client.
         client: (inputs.request.client_hash).filter(|_| !scope.key.is_shared()),
@@ -440,6 +451,7 @@ pub(super) fn whole_epoch(request: &ListRequest<'_>, policy: ListPolicyName) -> 
         mode: SelectionMode::All,
         reason: Some(SelectionReason::Operator),
         size_choice: None,
+        expected_coverage: None,
         search_first: false,
         client: None,
         began_at: request.now,

@@ -1,5 +1,6 @@
 //! The prediction for a session, with the position of each tool in the list and the reason.
 
+use std::collections::HashSet;
 use std::sync::Arc;
 
 use riglm_domain::catalog::tool::ToolRef;
@@ -11,6 +12,7 @@ use super::list_request::ListRequest;
 use super::lists::Lists;
 use super::rendering::ShownList;
 use super::tool_marks::ToolMark;
+use riglm_discovery::learning::NextTool;
 use riglm_discovery::search::Catalog;
 
 /// The reason why a tool is in the list or not.
@@ -26,8 +28,16 @@ pub enum PlacementReason {
     Whole,
     /// Selected because it was likely when the list was selected, or because it was used.
     Chosen,
-    /// Not selected.
+    /// Not selected, and not among the most likely tools.
     NotChosen,
+    /// Not selected, but among the most likely tools since.
+    BecameLikely,
+    /// Pinned by the operator since the list was selected.
+    PinnedNext,
+    /// Included by the operator since the list was selected.
+    IncludedNext,
+    /// Excluded by the operator since the list was selected.
+    ExcludedNext,
     /// No list was shown yet.
     NotListed,
 }
@@ -43,6 +53,10 @@ impl PlacementReason {
             Self::Whole => "whole_list",
             Self::Chosen => "chosen",
             Self::NotChosen => "not_chosen",
+            Self::BecameLikely => "became_likely",
+            Self::PinnedNext => "pinned_next",
+            Self::IncludedNext => "included_next",
+            Self::ExcludedNext => "excluded_next",
             Self::NotListed => "not_listed",
         }
     }
@@ -96,25 +110,69 @@ impl Lists {
         catalog: &Arc<Catalog>,
         limit: usize,
     ) -> Option<ListForecast> {
-        self.predictor.consult(request, catalog).await;
-        let prediction = self.predictor.predict(request, catalog)?;
+        self.forecast_by(request, request, catalog, limit).await
+    }
+
+    /// Returns the prediction for the session of a request, like [`Self::forecast`], but from its own
+    /// calls, client and intent, even if its list is shared with other sessions.
+    #[must_use]
+    pub async fn forecast_of_session(
+        &self,
+        request: &ListRequest<'_>,
+        catalog: &Arc<Catalog>,
+        limit: usize,
+    ) -> Option<ListForecast> {
+        let own = request.with_own_session();
+        self.forecast_by(request, &own, catalog, limit).await
+    }
+
+    /// Returns the prediction for the request `asked`, in terms of the list of `request`.
+    async fn forecast_by(
+        &self,
+        request: &ListRequest<'_>,
+        asked: &ListRequest<'_>,
+        catalog: &Arc<Catalog>,
+        limit: usize,
+    ) -> Option<ListForecast> {
+        self.predictor.consult(asked, catalog).await;
+        let prediction = self.predictor.predict(asked, catalog)?;
         let shown = self.shown_list(request);
         let tools = catalog.tools();
         let marks = self.marks(request, tools);
         let likely = &prediction.ranked[..limit.min(prediction.ranked.len())];
         let positions: Vec<usize> = likely.iter().map(|tool| tool.position).collect();
-        let explained = self.predictor.explain(request, catalog, &positions);
+        let explained = self.predictor.explain(asked, catalog, &positions);
         let is_listed = |tool: &ToolRef| shown.as_ref().is_some_and(|shown| shown.shows(tool));
+        let mark = |at: usize| marks.get(at).copied().unwrap_or_default();
+        let ranked = prediction.ranked.iter();
+        let unmarked = ranked.filter(|tool| mark(tool.position) == ToolMark::None);
+        let selected = unmarked
+            .clone()
+            .filter(|tool| is_listed(&tools[tool.position].tool));
+        let selected: Vec<&NextTool> = selected.collect();
+        let least = selected.last().map_or(1.0, |tool| tool.probability);
+        // A list of the same size, selected now, would have these tools.
+        let likely_now: HashSet<usize> = unmarked
+            .take(selected.len())
+            .filter(|tool| tool.probability > least)
+            .map(|tool| tool.position)
+            .collect();
         let forecast = likely.iter().zip(explained).map(|(likely, explanation)| {
             let offered = &tools[likely.position];
             let is_shown = is_listed(&offered.tool);
-            let mark = marks.get(likely.position).copied().unwrap_or_default();
+            let placing = placement_reason(shown.as_deref(), mark(likely.position), is_shown);
+            let became_likely =
+                placing == PlacementReason::NotChosen && likely_now.contains(&likely.position);
             ForecastTool {
                 name: offered.name.clone(),
                 tool: offered.tool.clone(),
                 probability: likely.probability,
                 is_shown,
-                placing: placement_reason(shown.as_deref(), mark, is_shown),
+                placing: if became_likely {
+                    PlacementReason::BecameLikely
+                } else {
+                    placing
+                },
                 explanation,
             }
         });
@@ -132,16 +190,39 @@ impl Lists {
             n_tools: tools.len(),
         })
     }
+
+    /// Returns for each tool of a catalog, in its order, the reason why the list `shown` of the
+    /// client has it or not. Without a list, every tool is [`PlacementReason::NotListed`].
+    #[must_use]
+    pub fn placements(
+        &self,
+        request: &ListRequest<'_>,
+        catalog: &Catalog,
+        shown: Option<&ShownList>,
+    ) -> Vec<PlacementReason> {
+        let tools = catalog.tools();
+        let marked = tools.iter().zip(self.marks(request, tools));
+        let reasons = marked.map(|(tool, mark)| {
+            let is_shown = shown.is_some_and(|shown| shown.shows(&tool.tool));
+            placement_reason(shown, mark, is_shown)
+        });
+        reasons.collect()
+    }
 }
 
 fn placement_reason(shown: Option<&ShownList>, mark: ToolMark, is_shown: bool) -> PlacementReason {
-    match (shown, mark) {
-        (None, _) => PlacementReason::NotListed,
-        (Some(_), ToolMark::Pin) if is_shown => PlacementReason::Pinned,
-        (Some(_), ToolMark::Include) if is_shown => PlacementReason::Included,
-        (Some(_), ToolMark::Exclude) if !is_shown => PlacementReason::Excluded,
-        (Some(list), _) if is_shown && list.mode == SelectionMode::All => PlacementReason::Whole,
-        (Some(_), _) if is_shown => PlacementReason::Chosen,
-        (Some(_), _) => PlacementReason::NotChosen,
+    let Some(list) = shown else {
+        return PlacementReason::NotListed;
+    };
+    match (mark, is_shown) {
+        (ToolMark::Pin, true) => PlacementReason::Pinned,
+        (ToolMark::Pin, false) => PlacementReason::PinnedNext,
+        (ToolMark::Include, true) => PlacementReason::Included,
+        (ToolMark::Include, false) => PlacementReason::IncludedNext,
+        (ToolMark::Exclude, true) => PlacementReason::ExcludedNext,
+        (ToolMark::Exclude, false) => PlacementReason::Excluded,
+        (ToolMark::None, true) if list.mode == SelectionMode::All => PlacementReason::Whole,
+        (ToolMark::None, true) => PlacementReason::Chosen,
+        (ToolMark::None, false) => PlacementReason::NotChosen,
     }
 }

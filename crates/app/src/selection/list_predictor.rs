@@ -7,7 +7,7 @@ use riglm_domain::id::SessionId;
 use riglm_domain::mcp::protocol::Era;
 use riglm_domain::prediction::{ClientKey, Explanation};
 use riglm_domain::privacy::principal::Principal;
-use riglm_domain::selection::{SessionOutlook, SessionShape, SizeHistory};
+use riglm_domain::selection::{ExpectedCoverage, SessionOutlook, SessionShape, SizeHistory};
 use riglm_domain::usage::invocation::SessionKey;
 
 use super::list_request::ListRequest;
@@ -161,13 +161,16 @@ pub(super) fn ranking(tools: &[NextTool]) -> Vec<(usize, f64)> {
         .collect()
 }
 
-/// Returns the summed probability of the tools at `positions`, which must be ascending.
-pub(super) fn summed_probability(ranked: &[(usize, f64)], positions: &[usize]) -> f64 {
+/// Returns the summed probability of the tools at `positions`, which must be ascending; `None` if it
+/// is not a probability.
+pub(super) fn expected_coverage(
+    ranked: &[(usize, f64)],
+    positions: &[usize],
+) -> Option<ExpectedCoverage> {
     let chosen = ranked
         .iter()
         .filter(|(at, _)| positions.binary_search(at).is_ok());
-    chosen
-        .map(|(_, probability)| probability)
-        .sum::<f64>()
-        .min(1.0)
+    let sum: f64 = chosen.map(|(_, probability)| probability).sum();
+    // Of many probabilities, the sum may be rounded to more than 1.
+    ExpectedCoverage::try_from(sum.min(1.0)).ok()
 }

@@ -56,6 +56,15 @@ pub struct ListRequest<'a> {
 }
 
 impl ListRequest<'_> {
+    /// Returns the request of the same session as one whose prediction uses its calls, its client and
+    /// its intent, in every revision. It must not select a list, because a modern list is shared.
+    pub(super) fn with_own_session(&self) -> Self {
+        Self {
+            era: Era::Legacy,
+            ..*self
+        }
+    }
+
     /// Returns the declared context for the selection of a list; `None` for modern clients, whose
     /// lists must not depend on sessions.
     pub(super) fn context(&self) -> Option<&Arc<str>> {

@@ -95,9 +95,6 @@ pub(super) struct ListState {
     pub(super) steered: Option<([u8; 32], AdaptiveList)>,
     /// Counts the lists of the policy `conformal`.
     pub(super) n_steered: u64,
-    /// The summed probability of the tools of the last prediction; `None` if a fallback or another
-    /// process selected them.
-    pub(super) mass: Option<f64>,
     /// The last list that was shown.
     pub(super) shown: Option<Arc<ShownList>>,
 }

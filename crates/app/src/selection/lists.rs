@@ -11,7 +11,7 @@ use riglm_domain::experiment::Treatment;
 use riglm_domain::id::{ToolName, UpstreamName};
 use riglm_domain::mcp::protocol::Era;
 use riglm_domain::privacy::principal::Principal;
-use riglm_domain::selection::shown::{SelectionMode, SelectionReason, ToolSet};
+use riglm_domain::selection::shown::{SelectionReason, ToolSet};
 use riglm_domain::selection::{ListPolicyName, TopicWords};
 use riglm_domain::usage::invocation::SessionKey;
 use riglm_ports::analytics::{
@@ -286,11 +286,6 @@ impl Lists {
             pool,
             is_fallback,
             until: next_planned(&scope, &inputs, &epoch),
-            // With the policy `hints` all tools are shown, so a call is no evidence about the
-            // selected ones.
-            mass: scope.state.lock().mass.filter(|_| {
-                epoch.mode == SelectionMode::Prediction && policy != ListPolicyName::Hints
-            }),
             revision,
             narrow: narrow_overrides(&overrides, request),
             available_tokens: self.sizes.total(catalog),

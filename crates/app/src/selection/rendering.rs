@@ -10,7 +10,7 @@ use riglm_domain::id::OverrideId;
 use riglm_domain::mcp::edit::with_meta;
 use riglm_domain::selection::epoch::ListEpoch;
 use riglm_domain::selection::shown::{SelectionMode, SelectionReason, ToolSet};
-use riglm_domain::selection::{ListPolicyName, SizeChoice};
+use riglm_domain::selection::{ExpectedCoverage, ListPolicyName, SizeChoice};
 
 use super::tool_marks::ToolMark;
 use riglm_discovery::search::{Catalog, ListedTools};
@@ -52,9 +52,9 @@ pub struct ShownList {
     pub search_first: bool,
     /// Time at which another list is planned; `None` for a list without an end.
     pub until: Option<Timestamp>,
-    /// The probability that the prediction gave to all its tools together; `None` if a prediction
-    /// did not select them.
-    pub mass: Option<f64>,
+    /// The predicted probability of its tools together, when they were selected; `None` if a
+    /// prediction did not select exactly these tools.
+    pub expected_coverage: Option<ExpectedCoverage>,
     /// The number of tokens of the definitions in the list.
     pub shown_tokens: u64,
     /// The number of tokens of all definitions of the catalog.
@@ -251,7 +251,6 @@ pub(super) struct Rendering<'a> {
     pub(super) pool: Arc<ToolSet>,
     pub(super) is_fallback: bool,
     pub(super) until: Option<Timestamp>,
-    pub(super) mass: Option<f64>,
     /// The revision of overrides and options.
     pub(super) revision: u64,
     pub(super) narrow: Vec<OverrideId>,
@@ -273,7 +272,6 @@ pub(super) fn render(
         pool,
         is_fallback,
         until,
-        mass,
         revision,
         narrow,
         available_tokens,
@@ -307,6 +305,13 @@ pub(super) fn render(
         .copied()
         .filter(|at| mark(*at) == ToolMark::Include);
     included.for_each(&mut add);
+    // Overrides or a missing upstream may have made another list of the selected tools. A list that
+    // hides nothing has every call, whatever was predicted.
+    let n_selected = epoch.tools.tools().len();
+    let is_as_selected = !is_whole
+        && positions.len() < tools.len()
+        && [positions.len(), chosen.len()] == [n_selected; 2]
+        && chosen.iter().all(|at| is_there.contains(at));
     // If marking a few tools saves nothing, all tools are loaded at once.
     let is_settled = matches!(
         epoch.reason,
@@ -340,7 +345,7 @@ pub(super) fn render(
         size_choice: epoch.size_choice.clone(),
         search_first: epoch.search_first,
         until,
-        mass,
+        expected_coverage: epoch.expected_coverage.filter(|_| is_as_selected),
         shown_tokens: if is_all {
             available_tokens
         } else {

@@ -14,14 +14,14 @@ use riglm_domain::prediction::ConfidenceBand;
 use riglm_domain::retrieval::words;
 use riglm_domain::selection::shown::{SelectionMode, SelectionReason};
 use riglm_domain::selection::{
-    Candidates, ExploredCatalog, HiddenToolSearch, ListBounds, ListChoice, ListPolicyName,
-    ListSize, NamedTool, ReadOnlyHint, ShowAllReason, SizeChoice, SizeDraw, SizeEvidence,
-    ToolDecision, TopicWords, UnknownTool, choose_tools, initial_order, list_size,
+    Candidates, ExpectedCoverage, ExploredCatalog, HiddenToolSearch, ListBounds, ListChoice,
+    ListPolicyName, ListSize, NamedTool, ReadOnlyHint, ShowAllReason, SizeChoice, SizeDraw,
+    SizeEvidence, ToolDecision, TopicWords, UnknownTool, choose_tools, initial_order, list_size,
     rank_for_session, tools_named_in,
 };
 
 use super::config::{FilteringConfig, Pool};
-use super::list_predictor::{ListPredictor, ranking, summed_probability};
+use super::list_predictor::{ListPredictor, expected_coverage, ranking};
 use super::list_request::ListRequest;
 use super::lists::{ListStores, SearchTerms};
 use super::token_counts::DefinitionSizes;
@@ -43,8 +43,8 @@ pub(super) struct SelectedTools {
     pub(super) mode: SelectionMode,
     pub(super) reason: Option<SelectionReason>,
     pub(super) search_first: bool,
-    /// The summed probability of the tools; `None` if a prediction did not select them.
-    pub(super) mass: Option<f64>,
+    /// The expected coverage; `None` if a prediction did not select the tools.
+    pub(super) expected_coverage: Option<ExpectedCoverage>,
     /// The decision about the size, if sizes are explored.
     pub(super) size_choice: Option<SizeChoice>,
 }
@@ -210,7 +210,7 @@ impl ToolSelector {
                     mode,
                     reason: Some(reason),
                     search_first: true,
-                    mass: None,
+                    expected_coverage: None,
                     size_choice: None,
                 },
             };
@@ -280,7 +280,7 @@ impl ToolSelector {
             Ok(n) => {
                 let choice = self.choose_tools(inputs, candidates, likely.ranked, n);
                 SelectedTools {
-                    mass: Some(summed_probability(likely.next, &choice.shown)),
+                    expected_coverage: expected_coverage(likely.next, &choice.shown),
                     tools: choice.shown,
                     mode: SelectionMode::Prediction,
                     reason: likely.cold,
@@ -346,7 +346,7 @@ impl ToolSelector {
             mode: SelectionMode::Context,
             reason,
             search_first: true,
-            mass: None,
+            expected_coverage: None,
             size_choice: None,
         })
     }
@@ -371,7 +371,7 @@ impl ToolSelector {
                 mode: SelectionMode::Frequency,
                 reason: Some(reason),
                 search_first: true,
-                mass: None,
+                expected_coverage: None,
                 size_choice: None,
             },
         }
@@ -437,7 +437,7 @@ fn choose_pool(
         mode: SelectionMode::Pool,
         reason: Some(reason),
         search_first: true,
-        mass: None,
+        expected_coverage: None,
         size_choice: None,
     })
 }
@@ -528,7 +528,7 @@ fn all_tools(reason: SelectionReason) -> SelectedTools {
         mode: SelectionMode::All,
         reason: Some(reason),
         search_first: false,
-        mass: None,
+        expected_coverage: None,
         size_choice: None,
     }
 }

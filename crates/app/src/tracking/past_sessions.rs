@@ -19,6 +19,17 @@ use riglm_domain::usage::work_session::{IdleGap, WorkSession, WorkSessionKey};
 
 use super::recorder::{MAX_STORED_BYTES, hash_arguments, micros};
 
+/// The metadata of sessions that took place without the proxy.
+const ORIGIN: (&str, &str) = ("origin", "transcript");
+
+/// Returns whether a recorded session took place without the proxy. Its protocol and its transport are
+/// assumptions.
+#[must_use]
+pub fn is_imported(session: &Session) -> bool {
+    let (key, value) = ORIGIN;
+    session.metadata.get(key).is_some_and(|it| it == value)
+}
+
 /// A session that took place without the proxy.
 #[derive(Clone, Debug)]
 pub struct PastSession {
@@ -202,6 +213,7 @@ impl PastSessionRecorder {
     }
 
     fn session(&self, past: &PastSession) -> Session {
+        let (origin, transcript) = ORIGIN;
         let principal = Principal::local();
         let client_info = ClientInfo::new(&past.client, "");
         let identity = format!("{principal}\0{}\0{}", client_info.name, client_info.version);
@@ -220,7 +232,7 @@ impl PastSessionRecorder {
             transport: Transport::Stdio,
             started_at: past.started_at,
             profile: None,
-            metadata: [("origin".to_owned(), "transcript".to_owned())].into(),
+            metadata: [(origin.to_owned(), transcript.to_owned())].into(),
         }
     }
 

@@ -1,7 +1,8 @@
 //! Cache of token counts for texts that several threads count.
 //!
 //! The arguments and the result of a call are counted for its row and for the budget of its work
-//! session, on two threads, at about the same time.
+//! session, on two threads, at about the same time. The definitions of tools are counted each time
+//! that an operator looks at them.
 
 use std::hash::{BuildHasher, RandomState};
 use std::num::NonZeroUsize;
@@ -11,8 +12,9 @@ use lru::LruCache;
 use parking_lot::Mutex;
 use riglm_ports::token_counter::TokenCounter;
 
-/// Size of the cache: more than the number of texts that wait at a time.
-const MAX_COUNTS: NonZeroUsize = NonZeroUsize::MIN.saturating_add(4_095);
+/// Size of the cache: the definitions of the 5,000 tools that the page asks for at most, and more
+/// texts of calls than wait at a time.
+const MAX_COUNTS: NonZeroUsize = NonZeroUsize::MIN.saturating_add(10_239);
 
 /// A token counter with a cache of recent texts.
 ///
@@ -86,6 +88,18 @@ mod tests {
             }
         });
         assert_eq!(asked.0.load(Ordering::Relaxed), texts.len());
+    }
+
+    #[test]
+    fn the_definitions_of_a_large_catalog_stay_beside_the_texts_of_calls() {
+        let asked = Arc::new(CountingCounter::default());
+        let counts = CachedTokenCounter::new(asked.clone());
+        for part in ["definition", "text of a call", "definition"] {
+            for n in 0..5_000 {
+                counts.count(&format!("{part} {n}"));
+            }
+        }
+        assert_eq!(asked.0.load(Ordering::Relaxed), 10_000);
     }
 
     #[test]

@@ -15,5 +15,6 @@ mod requests;
 mod rounds;
 mod scene;
 mod search;
+mod session_app;
 mod sessions;
 mod traces;

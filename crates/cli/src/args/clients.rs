@@ -1,5 +1,6 @@
 //! The command lines of commands that read and change the files of MCP clients.
 
+use std::net::SocketAddr;
 use std::path::PathBuf;
 
 use clap::builder::{BoolValueParser, PossibleValuesParser, TypedValueParser};
@@ -7,6 +8,7 @@ use clap::{ArgAction, Args};
 use riglm_adapters_clients::configuration::{Client, Os, client, clients};
 
 use super::{ImportCommand, LocationArgs, OutputFormat};
+use crate::config::{Overrides, address};
 
 /// The user whose clients are meant.
 #[derive(Clone, Debug, Args)]
@@ -86,6 +88,7 @@ Examples:
   riglm import                       The servers of all installed clients
   riglm import --from cursor         Those of one client
   riglm import --from mcp.json       Those in a file of a client or of another gateway
+  riglm import --from runconfigs/    Those in all files of a folder
   riglm import --dry-run             Show what would be added, change nothing"
 )]
 pub struct ImportArgs {
@@ -98,8 +101,9 @@ pub struct ImportArgs {
     /// The user whose clients are meant.
     #[command(flatten)]
     pub home: HomeArgs,
-    /// Client or file; may be given several times [default: all installed clients]
-    #[arg(long, value_name = "CLIENT|FILE")]
+    /// Client, file or folder; may be given several times [default: all installed clients and
+    /// gateways]
+    #[arg(long, value_name = "CLIENT|FILE|DIRECTORY")]
     pub from: Vec<String>,
     /// Also servers that are switched off, that belong to one project, or that are gateways
     #[arg(long = "all", action = ArgAction::SetTrue, value_parser = ImportScope::parser())]
@@ -189,6 +193,7 @@ and waits for the first request of each client.
 Examples:
   riglm setup                        With one confirmation
   riglm setup --client claude-code   Only for one client
+  riglm setup --listen 127.0.0.1:9000  At another address, which is written to the configuration
   riglm setup --dry-run              Show all changes, make none")]
 pub struct SetupArgs {
     /// The locations of configuration and data.
@@ -204,6 +209,9 @@ pub struct SetupArgs {
     /// twice; riglm uninstall puts them back
     #[arg(long = "replace", action = ArgAction::SetTrue, value_parser = Duplicates::parser())]
     pub duplicates: Duplicates,
+    /// Address of the proxy, which is written to the configuration [default: the configured one]
+    #[arg(long, value_name = "ADDR", value_parser = address)]
+    pub listen: Option<SocketAddr>,
     /// Do not install the service
     #[arg(long)]
     pub no_service: bool,
@@ -213,4 +221,14 @@ pub struct SetupArgs {
     /// The confirmation.
     #[command(flatten)]
     pub change: ChangeArgs,
+}
+
+impl SetupArgs {
+    /// Returns the configuration overrides of these options.
+    pub fn overrides(&self) -> Overrides {
+        Overrides {
+            listen: self.listen,
+            ..self.places.overrides()
+        }
+    }
 }

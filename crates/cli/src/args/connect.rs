@@ -167,6 +167,9 @@ pub struct ServiceArgs {
     /// Only print the file and the commands of the service manager
     #[arg(long)]
     pub dry_run: bool,
+    /// Do not ask for confirmation, as elsewhere; these commands ask nothing
+    #[arg(long)]
+    pub yes: bool,
     /// Print a JSON object
     #[arg(long = "json", action = ArgAction::SetTrue, value_parser = OutputFormat::parser())]
     pub format: OutputFormat,

@@ -32,7 +32,7 @@ use self::transcript_progress::TranscriptProgress;
 use super::confirmation::is_answered_yes;
 use super::data::create_private_file;
 use super::import::plan::ImportTarget;
-use super::import::sources::read_sources;
+use super::import::sources::read_clients;
 use super::server_listing::ServerLister;
 use super::user_clients::UserClients;
 use crate::args::AuditArgs;
@@ -60,7 +60,7 @@ pub(super) async fn run(target: ImportTarget<'_>, arguments: &AuditArgs) -> anyh
     if !arguments.client.is_empty() {
         transcripts.retain_clients(&arguments.client);
     }
-    let sources = read_sources(&users, &[])?;
+    let sources = read_clients(&users);
     for text in &sources.notes {
         note(&printable(text));
     }
@@ -73,6 +73,10 @@ pub(super) async fn run(target: ImportTarget<'_>, arguments: &AuditArgs) -> anyh
             "no transcript and no server of an MCP client was found in {}",
             users.home()
         ));
+        note(
+            "install an MCP client, or name the home directory of another user with --home DIR; to look \
+             around without one: riglm demo --keep, and riglm open as it says",
+        );
     } else {
         show_intent(&folders, &transcripts, &audited.servers, arguments);
         if !arguments.yes && !is_answered_yes("go on?")? {
@@ -88,6 +92,14 @@ pub(super) async fn run(target: ImportTarget<'_>, arguments: &AuditArgs) -> anyh
     let progress = TranscriptProgress::start(transcripts.n_bytes());
     let history = CallHistory::read(&transcripts, &names, import.as_mut(), &progress);
     progress.end();
+    // Files that were found unreadable before are in the intent.
+    for file in (history.summary.unreadable.iter()).skip(transcripts.unreadable.len()) {
+        note(&printable(&format!(
+            "{} was left out: {}",
+            file.path.display(),
+            file.reason
+        )));
+    }
     let clients = ClientFigures::all(target.config, &listed, &history).await?;
     let period = AuditPeriod {
         now: SystemClock.now(),

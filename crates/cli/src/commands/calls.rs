@@ -5,9 +5,11 @@ mod follow;
 use anyhow::Context;
 use riglm_adapters_storage::{Store, open_reader};
 use riglm_app::clock::SystemClock;
+use riglm_app::control::name_lookup::quote;
 use riglm_domain::catalog::naming::{may_be_hashed, prefixed_name, split_namespace};
 use riglm_domain::id::{ToolName, UpstreamName};
 use riglm_domain::num::to_f64;
+use riglm_domain::retrieval::nearest_names;
 use riglm_domain::usage::invocation::{InvocationSummary, TokenSize, ToolSource};
 use riglm_ports::analytics::{
     InvocationFilter, InvocationRepository as _, ToolDefinitionRepository as _,
@@ -19,19 +21,24 @@ pub(super) use self::follow::follow;
 use super::table::{Column, foreign_cell, table, time_cell};
 use crate::args::CallsArgs;
 use crate::config::Config;
-use crate::output::print;
+use crate::output::{note, print, printable};
 
 /// Prints the calls that match the arguments.
 pub(super) async fn run(config: &Config, arguments: &CallsArgs) -> anyhow::Result<()> {
     let store = open_reader(&config.storage, &config.data_dir, &SystemClock).await?;
     let filter = filter(&store, arguments).await?;
     let n_calls = store.count(&filter).await?;
+    if let (0, Some(name)) = (n_calls, &arguments.tool)
+        && let Some(remark) = unknown_tool(&store, name).await?
+    {
+        note(&printable(&remark));
+    }
     if arguments.count {
         return Ok(print(&n_calls.to_string())?);
     }
     let calls = store.invocations(&filter, arguments.limit()).await?;
     if n_calls > u64::from(arguments.limit()) {
-        crate::output::note(&format!(
+        note(&format!(
             "showing the newest {} of {n_calls} calls; see --limit",
             calls.len()
         ));
@@ -92,6 +99,42 @@ async fn tool_shown_as(
         Some((upstream, ToolName::from(own)))
     });
     Ok(parts)
+}
+
+/// Returns a remark about a tool that no upstream has listed and nobody has called, with the nearest
+/// name; `None` if the tool is known.
+async fn unknown_tool(store: &Store, name: &str) -> anyhow::Result<Option<String>> {
+    let mut known = Vec::new();
+    for tool in store.tools_seen().await? {
+        known.push(prefixed_name(&tool.upstream, tool.tool.as_str()));
+        known.push(tool.tool.as_str().to_owned());
+    }
+    if known.iter().any(|one| one == name) {
+        return Ok(None);
+    }
+    let by_own_name = (None, ToolName::from(name));
+    let by_shown_name = tool_shown_as(store, name).await?;
+    let by_shown_name = by_shown_name.map(|(upstream, tool)| (Some(upstream), tool));
+    for (upstream, tool) in std::iter::once(by_own_name).chain(by_shown_name) {
+        let calls = InvocationFilter {
+            upstream,
+            tool: Some(tool),
+            ..InvocationFilter::default()
+        };
+        if store.count(&calls).await? > 0 {
+            return Ok(None);
+        }
+    }
+    let names: Vec<&str> = known.iter().map(String::as_str).collect();
+    let nearest = nearest_names(name, &names, 1);
+    let nearest = nearest
+        .first()
+        .map(|at| format!("; the nearest name is {}", names[*at]));
+    Ok(Some(format!(
+        "no upstream has listed a tool {}, and no call of it is recorded{}",
+        quote(name),
+        nearest.unwrap_or_default()
+    )))
 }
 
 /// Returns the calls as JSON. Scripts rely on this format.

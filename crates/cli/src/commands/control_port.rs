@@ -11,6 +11,7 @@ use reqwest::redirect::Policy;
 use reqwest::{Client, RequestBuilder, Response};
 use riglm_adapters_http::ControlAddress;
 use riglm_adapters_storage::existing_control_token;
+use riglm_app::selection::Pause;
 use serde::Deserialize;
 use serde_json::{Map, Value};
 
@@ -26,7 +27,7 @@ const MAX_BYTES: usize = 16 << 20;
 const MAX_ATTEMPTS: usize = 5;
 
 /// The answer of running proxies.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(super) enum ControlAnswer {
     /// The bodies, one for each proxy.
     Said(Vec<Value>),
@@ -56,6 +57,26 @@ pub(super) async fn ask(config: &Config, named: Option<SocketAddr>, path: &str) 
     merge_answers(join_all(ports.iter().map(|port| port.ask(path))).await)
 }
 
+/// Requests several paths at the same time, each as [`ask`] does. Returns the answers in the order of
+/// the paths.
+pub(super) async fn ask_all(
+    config: &Config,
+    named: Option<SocketAddr>,
+    paths: &[String],
+) -> Vec<ControlAnswer> {
+    let ports = match ControlPort::all(config, named) {
+        Ok(ports) => ports,
+        Err(answer) => return vec![answer; paths.len()],
+    };
+    let of_ports = join_all(ports.iter().map(|port| port.ask_all(paths))).await;
+    let mut of_ports: Vec<_> = of_ports.into_iter().map(Vec::into_iter).collect();
+    let next = paths.iter().map(|_| {
+        let of_path = of_ports.iter_mut().filter_map(Iterator::next);
+        merge_answers(of_path.collect())
+    });
+    next.collect()
+}
+
 /// The readiness of one proxy.
 #[derive(Debug)]
 pub(super) struct Readiness {
@@ -70,6 +91,8 @@ pub(super) struct Readiness {
 pub(super) struct ReadyReport {
     pub(super) is_ready: bool,
     pub(super) body: Value,
+    /// The pause that holds, if one does.
+    pub(super) pause: Pause,
 }
 
 impl ReadyReport {
@@ -292,9 +315,22 @@ impl ControlPort {
 
     /// Requests a path.
     async fn ask(&self, path: &str) -> ControlAnswer {
-        if let Err(answer) = self.check().await {
-            return answer;
+        match self.check().await {
+            Ok(_) => self.get(path).await,
+            Err(answer) => answer,
         }
+    }
+
+    /// Requests paths at the same time, after one check for all.
+    async fn ask_all(&self, paths: &[String]) -> Vec<ControlAnswer> {
+        match self.check().await {
+            Ok(_) => join_all(paths.iter().map(|path| self.get(path))).await,
+            Err(answer) => vec![answer; paths.len()],
+        }
+    }
+
+    /// Requests a path of a port that was checked.
+    async fn get(&self, path: &str) -> ControlAnswer {
         match self.send(self.request(Method::GET, path)).await {
             Ok(response) => ControlAnswer::Said(vec![response.body]),
             Err(answer) => answer,
@@ -303,7 +339,7 @@ impl ControlPort {
 
     /// Requests the readiness.
     async fn readiness(&self) -> Result<ReadyReport, ControlAnswer> {
-        self.check().await?;
+        let pause = pause_in(&self.check().await?);
         let sent = send_request(self.request(Method::GET, "/health/ready")).await;
         match sent {
             Ok(JsonResponse {
@@ -313,10 +349,12 @@ impl ControlPort {
             }) => Ok(ReadyReport {
                 is_ready: false,
                 body,
+                pause,
             }),
             sent => self.read(sent).map(|response| ReadyReport {
                 is_ready: true,
                 body: response.body,
+                pause,
             }),
         }
     }
@@ -363,8 +401,9 @@ impl ControlPort {
         Err(ControlAnswer::Unknown(reason))
     }
 
-    /// Checks that a control server listens at the address. The token is sent only then.
-    async fn check(&self) -> Result<(), ControlAnswer> {
+    /// Checks that a control server listens at the address, and returns its health. The token is sent
+    /// only then.
+    async fn check(&self) -> Result<Value, ControlAnswer> {
         let address = self.address;
         let health = match send_request(self.request(Method::GET, "/health")).await {
             Ok(response) => response.body,
@@ -377,10 +416,10 @@ impl ControlPort {
                 return Err(ControlAnswer::Unknown(reason));
             }
         };
-        let is_control = health
-            .is_some_and(|health| health["version"].is_string() && health["upstreams"].is_object());
-        if is_control {
-            return Ok(());
+        let is_control =
+            |health: &Value| health["version"].is_string() && health["upstreams"].is_object();
+        if let Some(health) = health.filter(is_control) {
+            return Ok(health);
         }
         let reason = format!("the server on {address} is not riglm");
         Err(ControlAnswer::NotRunning(reason))
@@ -513,6 +552,16 @@ async fn send_request(request: RequestBuilder) -> reqwest::Result<JsonResponse> 
     })
 }
 
+/// Returns the pause in a health. A proxy that does not know pauses has none.
+fn pause_in(health: &Value) -> Pause {
+    if health["paused"] != true {
+        return Pause::Off;
+    }
+    let end = health["paused_until"].as_str();
+    end.and_then(|end| end.parse().ok())
+        .map_or(Pause::On, Pause::Until)
+}
+
 /// Returns an address that reaches a server with this listen address.
 fn reachable(address: SocketAddr) -> SocketAddr {
     let ip = match address.ip() {
@@ -547,6 +596,12 @@ fn token(config: &Config) -> Result<String, ControlAnswer> {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+
+    use parking_lot::Mutex;
+    use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+    use tokio::net::TcpListener;
+
     use super::*;
 
     #[test]
@@ -555,6 +610,71 @@ mod tests {
         assert_eq!(reached("0.0.0.0:8643"), "127.0.0.1:8643");
         assert_eq!(reached("[::]:8643"), "[::1]:8643");
         assert_eq!(reached("192.0.2.1:1"), "192.0.2.1:1");
+    }
+
+    #[test]
+    fn a_health_tells_the_pause_and_its_end() {
+        let pause = |health: &str| pause_in(&serde_json::from_str(health).unwrap());
+        let end = Timestamp::constant(1_800_000_000, 0);
+        let until = r#"{"paused": true, "paused_until": "2027-01-15T08:00:00Z"}"#;
+        assert_eq!(pause(until), Pause::Until(end));
+        assert_eq!(pause(r#"{"paused": true}"#), Pause::On);
+        assert_eq!(pause(r#"{"paused": false}"#), Pause::Off);
+        assert_eq!(pause("{}"), Pause::Off);
+    }
+
+    /// Answers requests on a port of its own with an object that passes for a health. Returns the
+    /// port, and the paths that were requested.
+    async fn control_server() -> (ControlPort, Arc<Mutex<Vec<String>>>) {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let port = ControlPort {
+            client: (Client::builder().no_proxy().tls_certs_only([]))
+                .build()
+                .unwrap(),
+            address: listener.local_addr().unwrap(),
+            token: "token".into(),
+        };
+        let paths: Arc<Mutex<Vec<String>>> = Arc::default();
+        let seen = Arc::clone(&paths);
+        tokio::spawn(async move {
+            while let Ok((mut stream, _)) = listener.accept().await {
+                let mut request = Vec::new();
+                while !request.ends_with(b"\r\n\r\n")
+                    && stream.read_buf(&mut request).await.unwrap() > 0
+                {}
+                let request = String::from_utf8(request).unwrap();
+                let path = request.split(' ').nth(1).unwrap_or_default();
+                seen.lock().push(path.to_owned());
+                let body = format!(r#"{{"version":"1","upstreams":{{}},"path":"{path}"}}"#);
+                let head = format!(
+                    "HTTP/1.1 200 OK\r\nconnection: close\r\ncontent-length: {}\r\n\r\n",
+                    body.len()
+                );
+                stream
+                    .write_all(format!("{head}{body}").as_bytes())
+                    .await
+                    .unwrap();
+            }
+        });
+        (port, paths)
+    }
+
+    #[tokio::test]
+    async fn several_paths_need_one_check() {
+        // The program does this at its start. Another test may have done it already.
+        let _ = rustls::crypto::ring::default_provider().install_default();
+        let (port, paths) = control_server().await;
+        let asked = ["/overview".to_owned(), "/tools".to_owned()];
+        let answers = port.ask_all(&asked).await;
+        let answered = answers.into_iter().map(|answer| match answer {
+            ControlAnswer::Said(bodies) => bodies[0]["path"].as_str().unwrap().to_owned(),
+            other => other.reason(),
+        });
+        assert_eq!(answered.collect::<Vec<_>>(), asked);
+        let mut seen = paths.lock().clone();
+        assert_eq!(seen[0], "/health");
+        seen.sort_unstable();
+        assert_eq!(seen, ["/health", "/overview", "/tools"]);
     }
 
     #[test]

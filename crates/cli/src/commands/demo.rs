@@ -5,39 +5,39 @@ mod example;
 mod figures;
 mod latency;
 mod progress;
+mod records;
 mod screen;
 mod session;
 
 use std::path::Path;
 use std::sync::Arc;
+use std::time::Duration;
 
-use anyhow::{Context, ensure};
+use anyhow::{Context, anyhow, ensure};
 use jiff::SignedDuration;
 use riglm_adapters_http::ControlAddress;
-use riglm_adapters_storage::open_reader;
-use riglm_app::clock::SystemClock;
-use riglm_domain::usage::invocation::Outcome;
-use riglm_ports::analytics::{
-    InvocationFilter, InvocationRepository as _, ListRepository as _, SessionRepository as _,
-};
+use riglm_discovery::learning::{LearningPace, LearningTurns};
+use tokio::time::{sleep, timeout};
 
-use self::control::ControlClient;
+use self::control::{ControlClient, PATIENCE};
 use self::figures::{Figures, ListFigures};
 use self::progress::Progress;
+use self::records::Records;
 use self::screen::Keeping;
 use self::session::{SessionPlay, play_session, tokens_of};
 use super::serve::stop_signal;
 use crate::args::DemoArgs;
 use crate::compose::{Extensions, ReloadSource, Running};
 use crate::config::{Config, Environment, Overrides, ProcessEnv, Watch};
-use crate::demo::{DemoClient, DemoClock, DemoServer, ExpectedResult, Script};
+use crate::demo::{DemoClient, DemoClock, DemoServer, Script, ScriptedSession};
 use crate::output::{note, print};
 use crate::{compose, telemetry};
 
-/// More than the demonstration records.
-const LIMIT: u32 = 10_000;
 /// The time from one session to the next one. After an hour, a session is over.
 const GAP_MINUTES: i64 = 90;
+
+/// The pause after a turn of learning that left calls out.
+const BETWEEN_TURNS: Duration = Duration::from_millis(200);
 
 /// Runs the demonstration in a temporary directory.
 ///
@@ -53,8 +53,10 @@ pub(super) async fn run(arguments: DemoArgs) -> anyhow::Result<()> {
     let config = loaded.config.clone();
     telemetry::start(&config.logging);
     let clock = Arc::new(DemoClock::default());
+    let turns = Arc::new(LearningTurns::at(LearningPace::OnRequest));
     let extensions = Extensions {
         clock: Some(Arc::clone(&clock) as Arc<_>),
+        learning_turns: Some(Arc::clone(&turns)),
         ..Extensions::default()
     };
     let progress = Progress::start();
@@ -72,6 +74,7 @@ pub(super) async fn run(arguments: DemoArgs) -> anyhow::Result<()> {
         config: &config,
         running: &running,
         clock: &clock,
+        turns: &turns,
         progress: &progress,
     };
     let played = tokio::select! {
@@ -86,6 +89,8 @@ pub(super) async fn run(arguments: DemoArgs) -> anyhow::Result<()> {
         None => Ok(None),
     });
     if arguments.keep && matches!(shown, Ok(Some(_))) {
+        // From here on it learns like every proxy.
+        turns.set_pace(LearningPace::Steady);
         stopped.await;
     }
     running.shutdown().await;
@@ -138,10 +143,15 @@ fn watch_in(data_dir: &Path) -> anyhow::Result<Watch> {
 }
 
 /// A demonstration with a running proxy.
+///
+/// The clients of the sessions would come hours apart, but here they come at once. So that the
+/// result is the same on a slow machine, the demonstration decides when riglm learns: first from the
+/// sessions for learning, and not from the others before they have been played.
 struct Demonstration<'a> {
     config: &'a Config,
     running: &'a Running,
     clock: &'a DemoClock,
+    turns: &'a LearningTurns,
     progress: &'a Progress,
 }
 
@@ -152,33 +162,34 @@ impl Demonstration<'_> {
         let url = self.running.mcp_url();
         let address = self.running.control().context("there is no control port")?;
         let control = ControlClient::new(self.config, address)?;
-        let n_first = script.n_learning;
+        let (n_first, all) = (script.n_learning, script.sessions.len());
+        let n_calls = |n: usize| n_calls_of(&script.sessions[..n]);
+        // The task has begun then, and learns nothing on its own.
+        self.learn(&control, 0).await?;
         let first = self.play_sessions(&script, 0..n_first).await?;
         self.progress.step("waiting until riglm has learned");
-        let n_calls = |sessions: std::ops::Range<usize>| {
-            let sessions = &script.sessions[sessions];
-            sessions.iter().map(|session| session.calls.len()).sum()
-        };
-        control.wait_until_learned(n_calls(0..n_first)).await?;
-        let all = script.sessions.len();
+        // The last session is over when the next client comes.
+        self.clock.lag(lag_of(n_first, all));
+        self.learn(&control, n_calls(n_first)).await?;
         let second = self.play_sessions(&script, n_first..all).await?;
-        control.wait_until_learned(n_calls(0..all)).await?;
         self.clock.lag(SignedDuration::ZERO);
+        self.learn(&control, n_calls(all)).await?;
         self.progress.step("asking for predictions");
         let (example, n_example) = example::show_example(&script, &url, &control).await?;
-        self.progress.step("measuring the latency");
-        let latency = latency::measure(&url).await?;
 
-        let n_calls = n_calls(0..all) + n_example + latency.n_proxied();
+        let n_calls = n_calls(all) + n_example;
         let plays = first.iter().chain(&second);
         let mut unexpected: Vec<String> = plays.flat_map(|it| it.unexpected.clone()).collect();
-        let n_recorded = self
-            .check_records(&script, n_calls, &mut unexpected)
+        let records = self.records();
+        let n_recorded = records
+            .check_calls(&script, n_calls, &mut unexpected)
             .await?;
         let definitions = DemoServer::ALL.iter().flat_map(|it| it.definitions());
         let definitions: Vec<_> = definitions.collect();
         let tokens = tokens_of(&definitions)?;
-        self.check_tokens(tokens, &mut unexpected).await?;
+        records.check_tokens(tokens, &mut unexpected).await?;
+        self.progress.step("measuring the latency");
+        let latency = latency::measure().await?;
         Ok(Figures {
             n_servers: DemoServer::ALL.len(),
             n_tools: definitions.len(),
@@ -198,6 +209,20 @@ impl Demonstration<'_> {
         })
     }
 
+    fn records(&self) -> Records<'_> {
+        Records {
+            config: self.config,
+        }
+    }
+
+    /// Lets riglm learn from all calls so far.
+    async fn learn(&self, control: &ControlClient, n_calls: usize) -> anyhow::Result<()> {
+        self.records().wait_for(n_calls).await?;
+        let turn = async || self.turns.take().await;
+        let n_learned = async || control.learned_calls().await;
+        take_turns(n_calls, turn, n_learned).await
+    }
+
     async fn play_sessions(
         &self,
         script: &Script,
@@ -207,9 +232,9 @@ impl Demonstration<'_> {
         let mut plays = Vec::new();
         for at in sessions {
             let session = &script.sessions[at];
-            let n_left = i64::try_from(n_all - at).unwrap_or(0);
-            self.clock
-                .lag(SignedDuration::from_mins(GAP_MINUTES * n_left));
+            let n_before = n_calls_of(&script.sessions[..at]);
+            self.records().wait_for(n_before).await?;
+            self.clock.lag(lag_of(at, n_all));
             self.progress.session(at + 1, n_all, &session.intent);
             let play = play_session(session, script, &self.running.mcp_url()).await;
             let client = session.client.revision();
@@ -219,77 +244,48 @@ impl Demonstration<'_> {
         }
         Ok(plays)
     }
+}
 
-    /// Compares the tokens of all definitions with those that the proxy recorded with its newest
-    /// list.
-    async fn check_tokens(&self, tokens: u64, unexpected: &mut Vec<String>) -> anyhow::Result<()> {
-        let (storage, data_dir) = (&self.config.storage, &self.config.data_dir);
-        let store = open_reader(storage, data_dir, &SystemClock).await?;
-        let sessions = store.sessions(LIMIT).await?;
-        let mut recorded = None;
-        // The connection that measures the latency has no list.
-        for session in sessions.iter().rev().map(|summary| summary.session.id) {
-            let lists = store.lists_shown(session, 1).await?;
-            let selection = lists.last().and_then(|list| list.selection.as_ref());
-            recorded = selection.map(|selection| selection.available_tokens);
-            if recorded.is_some() {
-                break;
+/// Repeats `turn`, a turn of learning, until the number of learned calls is `n_calls`. One turn may
+/// fail, for example because the database is locked; the next one goes on after it.
+///
+/// # Errors
+///
+/// Returns an error if too few calls are learned within [`PATIENCE`], or the error of `n_learned`.
+async fn take_turns(
+    n_calls: usize,
+    turn: impl AsyncFn(),
+    n_learned: impl AsyncFn() -> anyhow::Result<u64>,
+) -> anyhow::Result<()> {
+    let mut n_known = 0;
+    let learning = async {
+        loop {
+            turn().await;
+            n_known = n_learned().await?;
+            if usize::try_from(n_known)? >= n_calls {
+                return anyhow::Ok(());
             }
+            sleep(BETWEEN_TURNS).await;
         }
-        if recorded != Some(tokens) {
-            unexpected.push(format!(
-                "all definitions have {tokens} tokens, but {recorded:?} are recorded"
-            ));
-        }
-        Ok(())
-    }
+    };
+    let learned = timeout(PATIENCE, learning).await;
+    learned.unwrap_or_else(|_| {
+        let seconds = PATIENCE.as_secs();
+        Err(anyhow!(
+            "riglm learned from {n_known} of {n_calls} calls within {seconds} s"
+        ))
+    })
+}
 
-    /// Compares the records with the calls that were made, and returns the number of records.
-    async fn check_records(
-        &self,
-        script: &Script,
-        n_calls: usize,
-        unexpected: &mut Vec<String>,
-    ) -> anyhow::Result<usize> {
-        let (storage, data_dir) = (&self.config.storage, &self.config.data_dir);
-        let store = open_reader(storage, data_dir, &SystemClock).await?;
-        let filter = InvocationFilter::default();
-        let mut recorded = store.invocations(&filter, LIMIT).await?;
-        // Rows appear with a short delay.
-        for _ in 0..100 {
-            if recorded.len() >= n_calls && recorded.iter().all(|call| call.end.is_some()) {
-                break;
-            }
-            tokio::time::sleep(std::time::Duration::from_millis(50)).await;
-            recorded = store.invocations(&filter, LIMIT).await?;
-        }
-        if recorded.len() != n_calls {
-            unexpected.push(format!(
-                "{} of {n_calls} calls are recorded",
-                recorded.len()
-            ));
-        }
-        let calls = script.sessions.iter().flat_map(|session| &session.calls);
-        for (call, row) in calls.zip(&recorded) {
-            let expected = match call.expected {
-                ExpectedResult::Text(_) => Outcome::Ok,
-                ExpectedResult::Failure(_) => Outcome::Error,
-            };
-            let outcome = row.end.as_ref().map(|end| end.outcome);
-            let (server, tool) = (&row.invocation.upstream, &row.invocation.tool);
-            if (server.as_str(), tool.as_str(), outcome)
-                != (call.server.name(), call.tool.as_str(), Some(expected))
-            {
-                unexpected.push(format!(
-                    "the record of {} is of {}, tool {}, outcome {outcome:?}",
-                    call.name(),
-                    server.as_str(),
-                    tool.as_str()
-                ));
-            }
-        }
-        Ok(recorded.len())
-    }
+/// Returns the number of calls in sessions.
+fn n_calls_of(sessions: &[ScriptedSession]) -> usize {
+    sessions.iter().map(|session| session.calls.len()).sum()
+}
+
+/// Returns the lag of the clock at the start of a session.
+fn lag_of(session: usize, n_all: usize) -> SignedDuration {
+    let n_left = i64::try_from(n_all.saturating_sub(session)).unwrap_or(0);
+    SignedDuration::from_mins(GAP_MINUTES * n_left)
 }
 
 /// Prints the figures; returns the number of unexpected results.
@@ -306,4 +302,28 @@ fn show(figures: &Figures, arguments: DemoArgs) -> anyhow::Result<usize> {
     };
     print(&screen::places(figures, keeping))?;
     Ok(figures.unexpected.len())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::cell::Cell;
+
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn a_failed_turn_of_learning_is_repeated() {
+        let n_turns = Cell::new(0);
+        let turn = || n_turns.set(n_turns.get() + 1);
+        // The first two turns fail.
+        let n_learned = || if n_turns.get() < 3 { 4 } else { 9 };
+        let enough = take_turns(9, async || turn(), async || Ok(n_learned())).await;
+        enough.unwrap();
+        assert_eq!(n_turns.get(), 3);
+        let too_few = take_turns(10, async || turn(), async || Ok(n_learned())).await;
+        let problem = too_few.unwrap_err().to_string();
+        assert!(problem.contains("9 of 10 calls"), "{problem}");
+        let endless = async || std::future::pending::<()>().await;
+        let never = take_turns(0, endless, async || Ok(n_learned())).await;
+        assert!(never.is_err());
+    }
 }

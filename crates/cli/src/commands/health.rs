@@ -1,14 +1,16 @@
 //! `riglm health`: whether running proxies are ready, for probes and scripts.
 
 use anyhow::Context as _;
+use riglm_app::selection::Pause;
 use serde_json::{Value, json};
 
 use super::control_port::{Readiness, readiness};
+use super::pause::end_in_words;
 use crate::args::HealthArgs;
 use crate::config::Config;
 use crate::output::{print, printable};
 
-/// Prints the readiness of the running proxies.
+/// Prints the readiness of the running proxies, and whether they are paused.
 ///
 /// # Errors
 ///
@@ -20,6 +22,7 @@ pub(super) async fn run(config: &Config, arguments: &HealthArgs) -> anyhow::Resu
     };
     let (mut rows, mut lines, mut failures) = (Vec::new(), Vec::new(), Vec::new());
     for Readiness { address, report } in all {
+        let pause = report.as_ref().ok().map(|report| report.pause);
         let (state, body, cause) = match report {
             Ok(report) if report.is_ready => ("ready", report.body, None),
             Ok(report) => {
@@ -28,10 +31,16 @@ pub(super) async fn run(config: &Config, arguments: &HealthArgs) -> anyhow::Resu
             }
             Err(answer) => ("no answer", Value::Null, Some(answer.reason())),
         };
-        lines.push(format!("{address}  {state}"));
-        rows.push(
-            json!({"address": address.to_string(), "ready": state == "ready", "report": body}),
-        );
+        let paused = pause.and_then(end_in_words);
+        let paused = paused.map_or_else(String::new, |end| format!("; lists are paused {end}"));
+        lines.push(format!("{address}  {state}{paused}"));
+        rows.push(json!({
+            "address": address.to_string(),
+            "ready": state == "ready",
+            "paused": pause.map(|pause| pause != Pause::Off),
+            "paused_until": pause.and_then(Pause::end).map(|end| end.to_string()),
+            "report": body,
+        }));
         failures.extend(cause.map(|cause| format!("{address} is not ready: {cause}")));
     }
     let text = if arguments.store.format.is_json() {

@@ -6,6 +6,8 @@
 //! are asked for. The same applies to recognised secrets in arguments and addresses. What may be one
 //! is printed, and named in a note.
 
+pub(super) mod connection;
+mod listen;
 pub(super) mod plan;
 pub(super) mod programs;
 mod secrets;

@@ -1,5 +1,7 @@
 //! `riglm install`: riglm in the files of MCP clients.
 
+mod server_probe;
+
 use std::path::PathBuf;
 
 use anyhow::Context as _;
@@ -13,21 +15,19 @@ use riglm_app::clock::SystemClock;
 use riglm_ports::clock::Clock as _;
 use serde_json::{Value, json};
 
+use self::server_probe::{KeptServer, ServerProbe};
 use super::confirmation::is_confirmed;
 use super::connect::KEY_VARIABLE;
 use super::file_diff::diff_text;
 use super::import::plan::{ImportTarget, KnownServers};
 use super::import::sources::error_text;
 use super::installation_lock::InstallationLock;
-use super::service::config_option;
-use super::user_clients::{UserClients, endpoint};
+use super::service::{config_option, data_dir_option};
+use super::user_clients::{ENTRY, UserClients, endpoint};
 use crate::args::{Duplicates, InstallArgs};
 use crate::config::Overrides;
 use crate::exit::WrongUsage;
 use crate::output::{note, print, printable};
-
-/// The name of the entry.
-const ENTRY: &str = "riglm";
 
 /// The changes of the files of clients that have not been made yet.
 #[derive(Debug, Default)]
@@ -50,6 +50,8 @@ pub(super) struct PlannedInstall {
     pub(super) next_steps: Vec<NextStep>,
     /// The servers of the file that riglm has, too.
     pub(super) duplicates: Vec<String>,
+    /// Those of them that are not taken out with the others, because riglm cannot serve them now.
+    pub(super) kept: Vec<KeptServer>,
 }
 
 /// A file that cannot be changed.
@@ -74,10 +76,11 @@ pub(super) struct InstallChoice<'a> {
 /// # Errors
 ///
 /// Returns an error if a file cannot be changed; the others are changed all the same.
-pub(super) fn run(target: ImportTarget<'_>, arguments: &InstallArgs) -> anyhow::Result<()> {
-    // Clients start riglm connect elsewhere, so they must name the file, too.
+pub(super) async fn run(target: ImportTarget<'_>, arguments: &InstallArgs) -> anyhow::Result<()> {
+    // Clients start riglm connect elsewhere, so they must name the file and the folder, too.
     let overrides = Overrides {
         file: config_option(target.process, &arguments.places)?,
+        data_dir: data_dir_option(target.process, &arguments.places)?,
         ..target.overrides.clone()
     };
     let target = ImportTarget {
@@ -97,7 +100,7 @@ pub(super) fn run(target: ImportTarget<'_>, arguments: &InstallArgs) -> anyhow::
         duplicates: arguments.duplicates,
     };
     let known = KnownServers::new(target, None)?;
-    let mut plan = plan(target, &users, choice, &known)?;
+    let mut plan = plan(target, &users, choice, &known).await?;
     if plan.installs.is_empty() && plan.failures.is_empty() {
         note("no installed MCP client was found (riglm install --help names those that are known)");
     }
@@ -106,6 +109,9 @@ pub(super) fn run(target: ImportTarget<'_>, arguments: &InstallArgs) -> anyhow::
         for install in &plan.installs {
             print(&diff_text(&install.preview))?;
         }
+    }
+    for text in plan.kept_texts() {
+        note(&printable(&text));
     }
     let n_changes = plan.n_changes();
     let is_applied = n_changes > 0 && !arguments.change.dry_run && {
@@ -142,12 +148,12 @@ pub(super) fn run(target: ImportTarget<'_>, arguments: &InstallArgs) -> anyhow::
     anyhow::bail!("{}", printable(&failures.join("; ")))
 }
 
-/// Plans to add riglm to clients.
+/// Plans to add riglm to clients. Servers at addresses are asked before they are taken out.
 ///
 /// # Errors
 ///
 /// Returns [`WrongUsage`] if the address of the proxy is unknown.
-pub(super) fn plan(
+pub(super) async fn plan(
     target: ImportTarget<'_>,
     users: &UserClients,
     choice: InstallChoice<'_>,
@@ -171,10 +177,11 @@ pub(super) fn plan(
             arguments.extend([flag.to_owned(), path.display().to_string()]);
         }
     }
-    let composer = EntryComposer {
+    let mut composer = EntryComposer {
         users,
         target,
         known,
+        probe: ServerProbe::new(known, &target.config.data_dir)?,
         duplicates: choice.duplicates,
         entry: InstallEntry {
             name: ENTRY.into(),
@@ -192,7 +199,7 @@ pub(super) fn plan(
     for installed in clients_to_change(users, choice) {
         let client = installed.client;
         for file in installed.install_files() {
-            match composer.install(client, file) {
+            match composer.install(client, file).await {
                 Ok(install) => plan.installs.push(PlannedInstall {
                     managed: installed.managed_files.clone(),
                     ..install
@@ -240,14 +247,15 @@ struct EntryComposer<'a> {
     users: &'a UserClients,
     target: ImportTarget<'a>,
     known: &'a KnownServers<'a>,
+    probe: ServerProbe<'a>,
     duplicates: Duplicates,
     entry: InstallEntry,
 }
 
 impl EntryComposer<'_> {
     /// Returns the change of a file.
-    fn install(
-        &self,
+    async fn install(
+        &mut self,
         client: &'static Client,
         file: &ClientFile,
     ) -> anyhow::Result<PlannedInstall> {
@@ -283,9 +291,19 @@ impl EntryComposer<'_> {
             }
             preview => preview?,
         };
-        let duplicates = self.duplicates_in(client, preview.old.as_deref().unwrap_or_default())?;
+        let servers = self.duplicates_in(client, preview.old.as_deref().unwrap_or_default())?;
+        let (mut replaced, mut kept) = (Vec::new(), Vec::new());
+        if self.duplicates == Duplicates::Replace {
+            for server in &servers {
+                let name = server.name.clone();
+                match self.probe.obstacle(server).await {
+                    Some(reason) => kept.push(KeptServer { name, reason }),
+                    None => replaced.push(name),
+                }
+            }
+        }
         let preview = match self.duplicates {
-            Duplicates::Replace => preview.replacing(client, duplicates.clone())?,
+            Duplicates::Replace => preview.replacing(client, replaced)?,
             Duplicates::Leave => preview,
         };
         Ok(PlannedInstall {
@@ -293,12 +311,17 @@ impl EntryComposer<'_> {
             preview,
             managed: Vec::new(),
             next_steps: client.steps_after(&key),
-            duplicates,
+            duplicates: servers.into_iter().map(|server| server.name).collect(),
+            kept,
         })
     }
 
     /// Returns the servers in the text of a file that riglm has, too.
-    fn duplicates_in(&self, client: &'static Client, text: &str) -> anyhow::Result<Vec<String>> {
+    fn duplicates_in(
+        &self,
+        client: &'static Client,
+        text: &str,
+    ) -> anyhow::Result<Vec<ConfiguredServer>> {
         let home = self.users.home();
         let context = ReadContext {
             home: &home,
@@ -309,8 +332,7 @@ impl EntryComposer<'_> {
             let is_plain = server.project.is_none() && !server.is_disabled;
             is_plain && server.nature == ServerNature::Server && self.known.has(server)
         };
-        let duplicates = servers.filter(is_duplicate);
-        Ok(duplicates.map(|server| server.name).collect())
+        Ok(servers.filter(is_duplicate).collect())
     }
 }
 
@@ -321,6 +343,15 @@ impl InstallPlan {
         changes
             .filter(|install| !install.preview.is_empty())
             .count()
+    }
+
+    /// Returns sentences about the servers that are not taken out.
+    pub(super) fn kept_texts(&self) -> Vec<String> {
+        let texts = self.installs.iter().flat_map(|install| {
+            let kept = install.kept.iter();
+            kept.map(|server| server.text(install.client.title))
+        });
+        texts.collect()
     }
 
     /// Returns the plan as JSON, without contents of files.
@@ -341,6 +372,9 @@ impl InstallPlan {
                 "next_steps": next_steps,
                 "duplicates": install.duplicates,
                 "replaced": install.preview.replaced_servers,
+                "kept": install.kept.iter()
+                    .map(|server| json!({"name": server.name, "reason": server.reason}))
+                    .collect::<Vec<_>>(),
                 "managed": install.managed.iter().map(|it| it.display().to_string()).collect::<Vec<_>>(),
             })
         });
@@ -393,13 +427,18 @@ impl PlannedInstall {
             ));
         }
         let replaced = &self.preview.replaced_servers;
+        let is_told = |name: &&String| self.kept.iter().any(|server| server.name == **name);
+        let doubled: Vec<&str> = (self.duplicates.iter())
+            .filter(|name| !is_told(name))
+            .map(String::as_str)
+            .collect();
         if !replaced.is_empty() {
             let names = printable(&replaced.join(", "));
             note(&format!(
                 "{title}: {names} were taken out, because riglm has them"
             ));
-        } else if !self.duplicates.is_empty() {
-            let names = printable(&self.duplicates.join(", "));
+        } else if !doubled.is_empty() {
+            let names = printable(&doubled.join(", "));
             note(&format!(
                 "{title}: {names} are in riglm, too, so their tools are listed twice: remove them \
                  there, or use --replace"

@@ -173,9 +173,9 @@ fn as_table(recent: &RecentLists) -> String {
         .map(|(client, summary)| row(foreign_cell(client), summary));
     let clients = table(&columns("CLIENT"), clients.collect());
     format!(
-        "{policies}\n\n{clients}\n\nLIST SIZE, MISSES, SEARCHES and CHANGES are means per session. \
-         LOOK % is the share of sessions with hidden tools in which the client searched or called \
-         a hidden tool. Clients that do not look get longer lists."
+        "{policies}\n\n{clients}\n\nLIST SIZE, MISSES, SEARCHES and CHANGES are means per session; \
+         COST AVOIDED\nis in the price of a token that no prompt cache has. `riglm lists --help` \
+         explains each column."
     )
 }
 

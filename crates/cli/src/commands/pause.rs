@@ -30,6 +30,15 @@ pub(super) async fn resume(config: &Config, arguments: &ResumeArgs) -> anyhow::R
     change_pause(config, &arguments.running, None).await
 }
 
+/// Returns the end of a pause in words; `None` if there is no pause.
+pub(super) fn end_in_words(pause: Pause) -> Option<String> {
+    match pause {
+        Pause::Off => None,
+        Pause::On => Some("until `riglm resume`".into()),
+        Pause::Until(end) => Some(format!("until {end}")),
+    }
+}
+
 /// Sets or removes the key in the tuning, and prints the pause that is in effect then.
 async fn change_pause(
     config: &Config,
@@ -62,11 +71,8 @@ async fn change_pause(
         "until": holding.and_then(|pause| pause.end()).map(|end| end.to_string()),
         "processes": pauses.len(),
     });
-    let text = match holding {
-        None => "resumed".to_owned(),
-        Some(Pause::Until(end)) => format!("paused until {end}"),
-        Some(Pause::On | Pause::Off) => "paused until `riglm resume`".to_owned(),
-    };
+    let end = holding.and_then(|pause| end_in_words(*pause));
+    let text = end.map_or_else(|| "resumed".into(), |end| format!("paused {end}"));
     if wanted.is_none() && holding.is_some() {
         bail!(
             "still paused: the configuration file or the environment sets `{KEY}`; change it there"

@@ -6,12 +6,14 @@ use std::sync::Arc;
 use anyhow::bail;
 use riglm_adapters_storage::open_reader;
 use riglm_app::clock::SystemClock;
+use riglm_app::control::name_lookup::quote;
 use riglm_app::selection::{FilteringConfig, ForbidRules};
 use riglm_discovery::recommend::{Exclusions, Project, RecommendRequest, stored_catalog};
 use riglm_discovery::search::{Catalog, CatalogTool};
 use riglm_domain::catalog::tool_override::{OverrideAction, OverrideScope, ToolOverride};
 use riglm_domain::id::UpstreamName;
 use riglm_domain::privacy::principal::Principal;
+use riglm_domain::retrieval::nearest_names;
 use riglm_ports::analytics::{OverrideRepository as _, ToolDefinitionRepository as _};
 use riglm_ports::clock::Clock as _;
 use serde_json::{Value, json};
@@ -19,7 +21,7 @@ use serde_json::{Value, json};
 use crate::args::RecommendArgs;
 use crate::compose::recommender_over;
 use crate::config::Config;
-use crate::output::print;
+use crate::output::{note, print, printable};
 
 /// Prints recommendations, without recording them.
 pub(super) async fn run(config: &Config, arguments: &RecommendArgs) -> anyhow::Result<()> {
@@ -43,6 +45,9 @@ pub(super) async fn run(config: &Config, arguments: &RecommendArgs) -> anyhow::R
     // The other scopes belong to sessions, clients and profiles, and there are none here.
     overrides.retain(|one| one.scope == OverrideScope::Global);
     let catalog = Arc::new(without_forbidden(&config.filtering, &overrides, &catalog));
+    for remark in unknown_tags(&arguments.tags, config.recommend.tags.values().flatten()) {
+        note(&printable(&remark));
+    }
     let (search, recommender) = recommender_over(config, &store).await?;
     search.index_catalog(&catalog);
     search.wait_until_idle().await;
@@ -68,6 +73,30 @@ pub(super) async fn run(config: &Config, arguments: &RecommendArgs) -> anyhow::R
         print(&reply.text())?;
     }
     Ok(())
+}
+
+/// Returns a remark about each wanted tag that the configuration gives to no tool, with the nearest
+/// one that it has.
+fn unknown_tags<'a>(wanted: &[String], known: impl Iterator<Item = &'a String>) -> Vec<String> {
+    let known: BTreeSet<String> = known.map(|tag| tag.to_lowercase()).collect();
+    let names: Vec<&str> = known.iter().map(String::as_str).collect();
+    let unknown = wanted.iter().filter(|tag| {
+        let tag = tag.trim().to_lowercase();
+        !known.contains(&tag)
+    });
+    let remarks = unknown.map(|tag| {
+        let nearest = nearest_names(tag, &names, 1);
+        let hint = match nearest.first() {
+            Some(at) => format!("; the nearest tag is {}", names[*at]),
+            None if names.is_empty() => "; recommend.tags is empty".to_owned(),
+            None => String::new(),
+        };
+        format!(
+            "no tool is only for projects with the tag {}{hint}",
+            quote(tag)
+        )
+    });
+    remarks.collect()
 }
 
 /// Returns the JSON output for an unused database.
@@ -136,6 +165,23 @@ mod tests {
             definition: format!(r#"{{"name":"{shown}"}}"#).into(),
             is_hidden: false,
         }
+    }
+
+    #[test]
+    fn unknown_tags_are_named_with_the_nearest_one() {
+        let tags = ["Python", "rust"].map(str::to_owned);
+        let remarks = |wanted: &str| unknown_tags(&[wanted.to_owned()], tags.iter());
+        assert_eq!(remarks(" python "), [""; 0]);
+        assert_eq!(
+            remarks("pyton"),
+            ["no tool is only for projects with the tag \"pyton\"; the nearest tag is python"]
+        );
+        assert_eq!(
+            remarks("go"),
+            ["no tool is only for projects with the tag \"go\""]
+        );
+        let none = unknown_tags(&["go".to_owned()], std::iter::empty());
+        assert!(none[0].ends_with("; recommend.tags is empty"), "{none:?}");
     }
 
     fn override_at(tool: &str, action: OverrideAction, second: i64) -> ToolOverride {

@@ -128,7 +128,8 @@ struct Conversation<'a> {
 #[serde(rename_all = "camelCase")]
 struct ToolPage {
     tools: Vec<Box<RawValue>>,
-    next_cursor: Option<String>,
+    /// Sent back as the JSON text that it came in, because some servers compare it.
+    next_cursor: Option<Box<RawValue>>,
 }
 
 /// The members of a definition that are read.
@@ -152,12 +153,9 @@ impl Conversation<'_> {
             exchange.run.await;
         }
         let mut tools = Vec::new();
-        let mut cursor: Option<String> = None;
+        let mut params = "{}".to_owned();
         for _ in 0..MAX_PAGES {
-            let params = cursor.map_or_else(|| json!({}), |cursor| json!({"cursor": cursor}));
-            let result = self
-                .request(method::TOOLS_LIST, &params.to_string())
-                .await?;
+            let result = self.request(method::TOOLS_LIST, &params).await?;
             let page: ToolPage =
                 serde_json::from_str(&result).map_err(|_| ListingError::Malformed)?;
             for tool in page.tools {
@@ -172,10 +170,11 @@ impl Conversation<'_> {
             if tools.len() > MAX_TOOLS {
                 return Err(ListingError::TooMany);
             }
-            cursor = page.next_cursor.filter(|cursor| !cursor.is_empty());
-            if cursor.is_none() {
-                return Ok(tools);
-            }
+            params = match page.next_cursor.as_deref().map(RawValue::get) {
+                None | Some("\"\"") => return Ok(tools),
+                Some(cursor) if cursor.starts_with('"') => format!(r#"{{"cursor":{cursor}}}"#),
+                Some(_) => return Err(ListingError::Malformed),
+            };
         }
         Err(ListingError::TooManyPages)
     }

@@ -21,6 +21,8 @@ use crate::output::{note, print, printable};
 
 /// The time limit of a question to the service manager.
 const PATIENCE: Duration = Duration::from_secs(5);
+/// The time limit of the end of a service: requests in flight may take 40 seconds.
+const PATIENCE_FOR_END: Duration = Duration::from_secs(45);
 /// The beginning of the names of variables with keys of the configuration.
 const KEY_PREFIX: &str = "RIGLM__";
 /// The pause between two looks at a process.
@@ -36,18 +38,20 @@ pub(super) fn run(
     process: &ProcessEnv,
     command: &ServiceCommand,
 ) -> anyhow::Result<()> {
-    let manager = Manager::of_system()?;
-    let paths = match command {
-        ServiceCommand::Install(arguments) => serve_paths(process, &arguments.places)?,
-        ServiceCommand::Uninstall(_) | ServiceCommand::Status(_) => ServePaths::default(),
+    let definition = match command {
+        ServiceCommand::Install(arguments) => planned_definition(process, &arguments.places)?,
+        ServiceCommand::Uninstall(_) | ServiceCommand::Status(_) => {
+            Manager::of_system()?.definition(process, &ServePaths::default())?
+        }
     };
-    let definition = manager.definition(process, &paths)?;
     match command {
         ServiceCommand::Install(arguments) => {
             if let Some(config) = config {
                 config.upstreams()?;
             }
-            if let Some(text) = missing_variables(process, &arguments.places) {
+            let places = &arguments.places;
+            let texts = missing_variables(process, places).into_iter();
+            for text in texts.chain(kept_data_dir_text(process, places)) {
                 note(&printable(&text));
             }
             install(&definition, &arguments.service)
@@ -81,7 +85,7 @@ pub(super) fn install_for(
 pub(super) fn show_installation(process: &ProcessEnv, places: &LocationArgs) -> anyhow::Result<()> {
     let definition = planned_definition(process, places)?;
     check_own(&definition.file)?;
-    show_plan(&definition, &definition.start, Some(&definition.text))
+    show_plan(&definition, &definition.all_start(), Some(&definition.text))
 }
 
 /// The service of a user that is installed.
@@ -92,6 +96,9 @@ pub(super) struct InstalledService {
     pub(super) program: PathBuf,
     /// Whether an installation now would write the same file.
     pub(super) is_current: bool,
+    /// Its data directory, if an installation now keeps it in place of one that depends on the
+    /// working directory.
+    pub(super) kept_data_dir: Option<PathBuf>,
     pub(super) state: ServiceState,
 }
 
@@ -117,12 +124,16 @@ pub(super) fn installed_service(
     process: &ProcessEnv,
     places: &LocationArgs,
 ) -> Option<InstalledService> {
-    let definition = planned_definition(process, places).ok()?;
+    let PlannedService {
+        definition,
+        kept_data_dir,
+    } = planned_service(process, places).ok()?;
     let text = std::fs::read_to_string(&definition.file).ok()?;
     let program = definition.manager.program_in(&text)?;
     Some(InstalledService {
         program,
         is_current: text == definition.text,
+        kept_data_dir,
         state: state_of(&definition),
         file: definition.file,
     })
@@ -145,6 +156,17 @@ pub(super) fn missing_variables(process: &ProcessEnv, places: &LocationArgs) -> 
     Some(format!(
         "the service does not have {}: write {object} to {place}",
         names.join(", ")
+    ))
+}
+
+/// Returns a sentence about the data directory of the installed service that an installation keeps;
+/// `None` if that of the configuration does not depend on the working directory, or is the same.
+pub(super) fn kept_data_dir_text(process: &ProcessEnv, places: &LocationArgs) -> Option<String> {
+    let kept = planned_service(process, places).ok()?.kept_data_dir?;
+    let kept = kept.display();
+    Some(format!(
+        "the service keeps its data directory {kept}, because data_dir is relative in the \
+         configuration: --data-dir gives it another one"
     ))
 }
 
@@ -178,6 +200,24 @@ pub(super) fn config_option(
     file.as_deref().map(absolute).transpose()
 }
 
+/// Returns the absolute path of the data directory for the command line of a process that runs
+/// elsewhere; `None` if such a process finds it by itself. A relative path depends on the working
+/// directory, also one in the configuration file.
+///
+/// # Errors
+///
+/// Returns an error for an invalid path.
+pub(super) fn data_dir_option(
+    process: &ProcessEnv,
+    places: &LocationArgs,
+) -> anyhow::Result<Option<PathBuf>> {
+    let source = ConfigSource::new(places.overrides(), process.clone());
+    let folder = source.configured_data_dir();
+    let folder = folder.filter(|folder| places.data_dir.is_some() || folder.is_relative());
+    let folder = folder.map(|folder| absolute(&process.working_directory.join(folder)));
+    folder.transpose()
+}
+
 /// Returns whether a process without options, in another working directory and without
 /// `RIGLM_CONFIG`, reads this file.
 fn is_found_elsewhere(process: &ProcessEnv, file: &Path) -> bool {
@@ -193,19 +233,65 @@ fn is_found_elsewhere(process: &ProcessEnv, file: &Path) -> bool {
     is_default && found.as_deref() == Some(file)
 }
 
-/// Returns the service that an installation would make.
+/// The service that an installation would make.
+#[derive(Debug)]
+struct PlannedService {
+    definition: Definition,
+    /// As [`InstalledService`] has it.
+    kept_data_dir: Option<PathBuf>,
+}
+
+/// Returns the service that an installation would make. An installed service keeps its data directory
+/// if the configured one is relative: the records would otherwise lie in another place after a command
+/// in another working directory.
+fn planned_service(process: &ProcessEnv, places: &LocationArgs) -> anyhow::Result<PlannedService> {
+    let manager = Manager::of_system()?;
+    let mut paths = serve_paths(process, places)?;
+    let definition = manager.definition(process, &paths)?;
+    let kept = if has_relative_data_dir(process, places) {
+        let installed = std::fs::read_to_string(&definition.file).unwrap_or_default();
+        kept_data_dir(manager, &installed, &paths)
+    } else {
+        None
+    };
+    if kept.is_none() {
+        return Ok(PlannedService {
+            definition,
+            kept_data_dir: None,
+        });
+    }
+    paths.data_dir.clone_from(&kept);
+    Ok(PlannedService {
+        definition: manager.definition(process, &paths)?,
+        kept_data_dir: kept,
+    })
+}
+
 fn planned_definition(process: &ProcessEnv, places: &LocationArgs) -> anyhow::Result<Definition> {
-    let paths = serve_paths(process, places)?;
-    Ok(Manager::of_system()?.definition(process, &paths)?)
+    Ok(planned_service(process, places)?.definition)
+}
+
+/// Returns whether the data directory depends on the working directory, and no option names one.
+fn has_relative_data_dir(process: &ProcessEnv, places: &LocationArgs) -> bool {
+    let source = ConfigSource::new(places.overrides(), process.clone());
+    let configured = source.configured_data_dir();
+    places.data_dir.is_none() && configured.is_some_and(|folder| folder.is_relative())
+}
+
+/// Returns the data directory in the text of an installed service with the same configuration file;
+/// `None` if it is the planned one.
+fn kept_data_dir(manager: Manager, installed: &str, planned: &ServePaths) -> Option<PathBuf> {
+    let is_same =
+        installed.contains(MARK) && manager.path_after("--config", installed) == planned.config;
+    let kept = manager.path_after("--data-dir", installed);
+    kept.filter(|kept| is_same && planned.data_dir.as_ref() != Some(kept))
 }
 
 fn serve_paths(process: &ProcessEnv, places: &LocationArgs) -> anyhow::Result<ServePaths> {
-    let data_dir = places.data_dir.as_ref();
-    let data_dir = data_dir.map(|folder| absolute(&process.working_directory.join(folder)));
     Ok(ServePaths {
         program: std::env::current_exe().context("failed to find the path of this program")?,
         config: config_option(process, places)?,
-        data_dir: data_dir.transpose()?,
+        data_dir: data_dir_option(process, places)?,
         search_path: process.environment.value("PATH").map(str::to_owned),
     })
 }
@@ -217,7 +303,7 @@ fn absolute(path: &Path) -> anyhow::Result<PathBuf> {
 fn install(definition: &Definition, arguments: &ServiceArgs) -> anyhow::Result<()> {
     check_own(&definition.file)?;
     if arguments.dry_run {
-        return show_plan(definition, &definition.start, Some(&definition.text));
+        return show_plan(definition, &definition.all_start(), Some(&definition.text));
     }
     start(definition)?;
     report(definition, arguments, "installed")
@@ -227,12 +313,36 @@ fn install(definition: &Definition, arguments: &ServiceArgs) -> anyhow::Result<(
 fn start(definition: &Definition) -> anyhow::Result<()> {
     let was_there = definition.file.exists();
     write(&definition.file, &definition.text)?;
+    prepare(definition);
     let started = run_all(&definition.start);
     if started.is_err() && !was_there {
         // Nothing must be left that a later login would start.
         let _ = std::fs::remove_file(&definition.file);
     }
     started
+}
+
+/// Ends what the manager has loaded, where it does not replace that. It may answer before the end, and
+/// refuses to load the service until then.
+fn prepare(definition: &Definition) {
+    if definition.prepare.is_empty() {
+        return;
+    }
+    // It fails if nothing is loaded. Other errors come back at the start.
+    let _ = run_all(&definition.prepare);
+    let deadline = Instant::now() + PATIENCE_FOR_END;
+    while is_loaded(definition) && Instant::now() < deadline {
+        std::thread::sleep(POLL);
+    }
+}
+
+/// Returns whether the manager knows the service.
+fn is_loaded(definition: &Definition) -> bool {
+    let Some((program, arguments)) = definition.state.split_first() else {
+        return false;
+    };
+    let output = output_within(PATIENCE, Command::new(program).args(arguments));
+    output.is_some_and(|output| output.status.success())
 }
 
 fn uninstall(definition: &Definition, arguments: &ServiceArgs) -> anyhow::Result<()> {
@@ -411,6 +521,84 @@ mod tests {
         // It would come before the default file.
         let default = home.join(".config/riglm/riglm.toml");
         assert_eq!(option("elsewhere"), Some(default));
+    }
+
+    #[test]
+    fn a_relative_data_directory_is_told_by_its_absolute_path() {
+        let folder = tempfile::tempdir().unwrap();
+        let home = folder.path();
+        let process = ProcessEnv {
+            working_directory: home.join("project"),
+            config_directory: Some(home.join(".config")),
+            home_directory: Some(home.to_owned()),
+            ..ProcessEnv::default()
+        };
+        let file = home.join(".config/riglm/riglm.toml");
+        std::fs::create_dir_all(file.parent().unwrap()).unwrap();
+        let option = |text: &str, data_dir: Option<&str>| {
+            std::fs::write(&file, text).unwrap();
+            let places = LocationArgs {
+                config: None,
+                data_dir: data_dir.map(PathBuf::from),
+            };
+            serve_paths(&process, &places).unwrap().data_dir
+        };
+        let in_project = |name: &str| Some(home.join("project").join(name));
+        assert_eq!(option("", None), None);
+        assert_eq!(option("data_dir = \"data\"\n", None), in_project("data"));
+        assert_eq!(option("data_dir = \"/srv/data\"\n", None), None);
+        let of_option = option("data_dir = \"/srv/data\"\n", Some("other"));
+        assert_eq!(of_option, in_project("other"));
+    }
+
+    #[test]
+    fn an_installed_service_keeps_its_data_directory() {
+        let process = ProcessEnv {
+            home_directory: Some("/home/ann".into()),
+            ..ProcessEnv::default()
+        };
+        let paths = |config: Option<&str>, data_dir: &str| ServePaths {
+            program: "/opt/riglm".into(),
+            config: config.map(PathBuf::from),
+            data_dir: Some(data_dir.into()),
+            search_path: None,
+        };
+        for manager in [Manager::Systemd, Manager::Launchd] {
+            for config in [None, Some("/srv/riglm.toml")] {
+                let installed = manager.definition(&process, &paths(config, "/srv/data"));
+                let installed = installed.unwrap().text;
+                let kept = |planned: &ServePaths| kept_data_dir(manager, &installed, planned);
+                let elsewhere = kept(&paths(config, "/home/ann/data"));
+                assert_eq!(elsewhere, Some("/srv/data".into()), "{installed}");
+                assert_eq!(kept(&paths(config, "/srv/data")), None);
+                // Its data directory is that of another configuration.
+                assert_eq!(kept(&paths(Some("/etc/b.toml"), "/home/ann/data")), None);
+            }
+        }
+        assert_eq!(
+            kept_data_dir(Manager::Systemd, "", &paths(None, "/a")),
+            None
+        );
+    }
+
+    #[test]
+    fn a_service_that_is_not_loaded_is_started() {
+        let folder = tempfile::tempdir().unwrap();
+        let words = |program: &str| vec![program.to_owned()];
+        let definition = Definition {
+            manager: Manager::Launchd,
+            file: folder.path().join("agents/riglm.plist"),
+            text: "new".into(),
+            prepare: vec![words("false")],
+            start: vec![words("true")],
+            stop: Vec::new(),
+            forget: Vec::new(),
+            state: words("false"),
+        };
+        start(&definition).unwrap();
+        assert_eq!(std::fs::read_to_string(&definition.file).unwrap(), "new");
+        let shown = definition.all_start();
+        assert_eq!(shown, [words("false"), words("true")]);
     }
 
     #[test]

@@ -6,6 +6,7 @@ use anyhow::Context;
 use riglm_adapters_storage::{Store, open_reader};
 use riglm_app::clock::SystemClock;
 use riglm_app::control::list_accounts::{SessionLists, accounts_of};
+use riglm_app::tracking::is_imported;
 use riglm_domain::id::SessionId;
 use riglm_domain::selection::account::ListAccount;
 use riglm_domain::usage::session::SessionSummary;
@@ -38,6 +39,9 @@ pub(super) async fn run(config: &Config, arguments: &SessionsArgs) -> anyhow::Re
     Ok(print(&text)?)
 }
 
+/// The mark of a session that comes from the transcript of a client.
+const IMPORTED: &str = "imported";
+
 /// The accounts of lists, by session.
 type Lists = BTreeMap<SessionId, SessionLists>;
 
@@ -68,6 +72,7 @@ fn as_json(sessions: &[SessionSummary], lists: &Lists) -> Value {
                 "calls": summary.n_calls,
                 "client_id": session.client,
                 "profile": session.profile,
+                "imported": is_imported(session),
                 "lists": lists,
             })
         })
@@ -100,7 +105,11 @@ fn as_table_of_lists(sessions: &[SessionSummary], lists: &Lists) -> String {
             time_cell(session.started_at),
             session.id.to_string(),
             foreign_cell(&session.client_info.name),
-            lists.map_or("none recorded".into(), |lists| foreign_cell(&lists.policy)),
+            match lists {
+                Some(lists) => foreign_cell(&lists.policy),
+                None if is_imported(session) => IMPORTED.into(),
+                None => "none recorded".into(),
+            },
             summary.n_calls.to_string(),
             number(|account| account.shown_tools.to_string()),
             number(|account| account.available_tools.to_string()),
@@ -128,12 +137,22 @@ pub(super) fn as_table(sessions: &[SessionSummary]) -> String {
     let rows = sessions.iter().map(|summary| {
         let session = &summary.session;
         let client = &session.client_info;
+        let (protocol, transport) = if is_imported(session) {
+            // The transcript of a client does not tell them.
+            ("-".to_owned(), IMPORTED.to_owned())
+        } else {
+            let transport = session.transport.as_str();
+            (
+                foreign_cell(session.protocol.as_str()),
+                transport.to_owned(),
+            )
+        };
         vec![
             time_cell(session.started_at),
             session.id.to_string(),
             foreign_cell(format!("{} {}", client.name, client.version).trim_end()),
-            foreign_cell(session.protocol.as_str()),
-            session.transport.as_str().to_owned(),
+            protocol,
+            transport,
             summary.ended_at.map_or("running".into(), time_cell),
             summary.n_calls.to_string(),
         ]
@@ -148,6 +167,7 @@ mod tests {
     use riglm_domain::mcp::protocol::{Revision, Transport};
     use riglm_domain::privacy::canonical::KeyedHasher;
     use riglm_domain::privacy::principal::Principal;
+    use riglm_domain::selection::account::Calibration;
     use riglm_domain::usage::session::{ClientInfo, Session};
 
     use super::*;
@@ -181,7 +201,7 @@ mod tests {
                 r#"[{"id":"019b7ca9-8c88-7909-8909-090909090909","client":"editor","#,
                 r#""protocol":"2025-11-25","transport":"streamable_http","#,
                 r#""started_at":"2026-01-02T03:04:05Z","ended_at":null,"calls":3,"#,
-                r#""client_id":"CLIENT","profile":null,"lists":null}]"#
+                r#""client_id":"CLIENT","profile":null,"imported":false,"lists":null}]"#
             )
             .replace(
                 "CLIENT",
@@ -204,6 +224,7 @@ mod tests {
                 cost_avoided: -67.25,
                 ..ListAccount::default()
             },
+            calibration: Calibration::default(),
         };
         let lists = Lists::from([(session.session.id, lists)]);
         let json = as_json(std::slice::from_ref(&session), &lists);
@@ -231,6 +252,26 @@ mod tests {
             "editor", "epoch", "3", "10", "43", "0", "0", "0", "0", "-67",
         ];
         assert_eq!(line[3..], expected);
+    }
+
+    #[test]
+    fn imported_sessions_are_marked() {
+        let mut imported = session(Some("2026-01-02T04:00:00Z"));
+        let origin = ("origin".to_owned(), "transcript".to_owned());
+        imported.session.metadata = [origin].into();
+        let rows = [imported, session(None)];
+        let json = as_json(&rows, &Lists::new());
+        assert_eq!(json[0]["imported"], true);
+        assert_eq!(json[1]["imported"], false);
+        let cells = |shown: &str, line: usize| -> Vec<String> {
+            let line = shown.lines().nth(line).unwrap();
+            line.split_whitespace().map(str::to_owned).collect()
+        };
+        let table = as_table(&rows);
+        assert_eq!(cells(&table, 1)[5..7], ["-", "imported"]);
+        assert_eq!(cells(&table, 2)[5..7], ["2025-11-25", "streamable_http"]);
+        let lists = as_table_of_lists(&rows, &Lists::new());
+        assert_eq!(cells(&lists, 1)[4..], ["imported", "3"]);
     }
 
     #[test]

@@ -21,8 +21,8 @@ use super::import::plan::{ImportPlan, ImportTarget, KnownServers};
 use super::import::sources::read_sources;
 use super::install::{self, FailedInstall, InstallChoice};
 use super::installation_lock::InstallationLock;
-use super::service::{self, Listener, taken_text};
-use super::user_clients::UserClients;
+use super::service::{self, Listener, is_taken, taken_text};
+use super::user_clients::{UserClients, endpoint};
 use crate::args::{ImportScope, SetupArgs};
 use crate::config::{Config, Overrides, load};
 use crate::output::{note, print, printable};
@@ -54,17 +54,21 @@ enum ProxyState {
 /// program has the address of the proxy.
 pub(super) async fn run(target: ImportTarget<'_>, arguments: &SetupArgs) -> anyhow::Result<()> {
     let begun = SystemClock.now();
-    // Clients start riglm connect elsewhere, so they must name the file, too.
+    // Clients start riglm connect elsewhere, so they must name the file and the folder, too.
     let overrides = Overrides {
         file: service::config_option(target.process, &arguments.places)?,
+        data_dir: service::data_dir_option(target.process, &arguments.places)?,
         ..target.overrides.clone()
     };
     let target = ImportTarget {
         overrides: &overrides,
         ..target
     };
-    let listener = listener_of(target, arguments).await?;
-    let users = UserClients::new(target.config, target.process, &arguments.home)?;
+    let present = present_endpoint(target);
+    let listener = listener_of(target, arguments, present.as_deref()).await?;
+    let mut users = UserClients::new(target.config, target.process, &arguments.home)?;
+    // Entries with the address of before are riglm, too, also those that it did not write.
+    users.riglm.addresses.extend(present);
     let named: Vec<String> = (arguments.client.iter())
         .map(|client| client.id.to_owned())
         .collect();
@@ -78,7 +82,7 @@ pub(super) async fn run(target: ImportTarget<'_>, arguments: &SetupArgs) -> anyh
     let service = ServicePlan::of(target, arguments, listener);
     let lock = InstallationLock::of_change(&target.config.data_dir, &arguments.change)?;
     let known = KnownServers::new(target, Some(&import))?;
-    let install = install::plan(target, &users, choice, &known)?;
+    let install = install::plan(target, &users, choice, &known).await?;
     let mut plan = SetupPlan::new(import, install, service);
     let is_json = arguments.change.format.is_json();
     let failures = plan.install.failures.iter();
@@ -134,16 +138,40 @@ pub(super) async fn run(target: ImportTarget<'_>, arguments: &SetupArgs) -> anyh
     anyhow::bail!("{}", printable(&failures.join("; ")))
 }
 
-/// Returns the program at the address of the proxy.
+/// Returns the address of the MCP endpoint that the configuration has without `--listen`; `None` if it
+/// cannot be loaded, or has no port.
+fn present_endpoint(target: ImportTarget<'_>) -> Option<String> {
+    let overrides = Overrides {
+        listen: None,
+        ..target.overrides.clone()
+    };
+    let config = load(&overrides, target.process).ok()?;
+    endpoint(&config, None)
+}
+
+/// Returns the program at the address of the proxy. `present` is the endpoint of before.
 ///
 /// # Errors
 ///
 /// Returns an error, with the cure, for another program than a proxy of the data directory: clients
-/// must not be sent there.
-async fn listener_of(target: ImportTarget<'_>, arguments: &SetupArgs) -> anyhow::Result<Listener> {
+/// must not be sent there. At an address that the configuration gets only now, every program counts
+/// as another one, because a proxy that runs has the address of before.
+async fn listener_of(
+    target: ImportTarget<'_>,
+    arguments: &SetupArgs,
+    present: Option<&str>,
+) -> anyhow::Result<Listener> {
+    let address = target.config.listen.address;
+    let is_new = endpoint(target.config, None).as_deref() != present;
+    if is_new && is_taken(address).await {
+        anyhow::bail!(
+            "{address} (--listen) is taken, and the configuration has no proxy there: stop that \
+             program, or choose another address"
+        );
+    }
     let listener = Listener::of(target.config).await;
     if listener == Listener::Stranger {
-        let taken = taken_text(target.config.listen.address, "listen.address");
+        let taken = taken_text(address, "listen.address");
         let place = service::config_place(target.process, &arguments.places);
         anyhow::bail!("{taken}: stop that program, or set `[listen] address` in {place}");
     }

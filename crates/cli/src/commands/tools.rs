@@ -10,9 +10,9 @@ use riglm_adapters_prediction::O200kTokenCounter;
 use riglm_adapters_storage::open_reader;
 use riglm_app::clock::SystemClock;
 use riglm_app::control::queries::{Queries, UsedTool};
+use riglm_app::tracking::CachedTokenCounter;
 use riglm_domain::id::UpstreamName;
 use riglm_domain::usage::ToolStatistics;
-use riglm_ports::token_counter::TokenCounter as _;
 use serde_json::{Value, json};
 
 use super::calls::milliseconds;
@@ -25,7 +25,9 @@ use crate::output::{note, print};
 /// Prints the tools that match the arguments.
 pub(super) async fn run(config: &Config, arguments: &ToolsArgs) -> anyhow::Result<()> {
     let store = open_reader(&config.storage, &config.data_dir, &SystemClock).await?;
-    let queries = Queries::new(Arc::new(store.clone()), Arc::new(SystemClock));
+    let counter = CachedTokenCounter::new(Arc::new(O200kTokenCounter));
+    let queries = Queries::new(Arc::new(store.clone()), Arc::new(SystemClock))
+        .with_token_counter(Arc::new(counter));
     let mut tools = queries.used_tools(arguments.days).await?;
     store.close().await;
     if let Some(wanted) = &arguments.upstream {
@@ -35,13 +37,9 @@ pub(super) async fn run(config: &Config, arguments: &ToolsArgs) -> anyhow::Resul
     if tools.is_empty() {
         note("no tools are recorded yet: start `riglm serve`, and connect a client");
     }
-    // Counting the tokens of many definitions takes long.
-    let tools = tokio::task::spawn_blocking(|| tools.into_iter().map(ToolRow::of).collect())
-        .await
-        .context("failed to count tokens")?;
     let tools = sort_tools(tools, arguments.sort);
     let text = if arguments.store.format.is_json() {
-        let json: Value = tools.iter().map(ToolRow::as_json).collect();
+        let json: Value = tools.iter().map(as_json).collect();
         serde_json::to_string(&json).context("failed to write tools as JSON")?
     } else {
         as_table(&tools)
@@ -73,67 +71,53 @@ fn check_upstream(
     )))
 }
 
-/// A row of the output.
-#[derive(Debug)]
-struct ToolRow {
-    used: UsedTool,
-    /// Tokens of the definition; `None` if its text is not stored.
-    n_tokens: Option<u64>,
+fn n_failed(tool: &UsedTool) -> u64 {
+    let statistics = tool.statistics.as_ref();
+    statistics.map_or(0, ToolStatistics::n_failed)
 }
 
-impl ToolRow {
-    fn of(used: UsedTool) -> Self {
-        let definition = &used.known.definition.sighting.definition;
-        let n_tokens = (!definition.is_empty()).then(|| O200kTokenCounter.count(definition));
-        Self { used, n_tokens }
-    }
+/// Returns a quantile of the latency, in microseconds.
+fn quantile_us(tool: &UsedTool, share: f64) -> Option<u64> {
+    let statistics = tool.statistics.as_ref()?;
+    statistics.latency.quantile_us(share)
+}
 
-    fn n_failed(&self) -> u64 {
-        let statistics = self.used.statistics.as_ref();
-        statistics.map_or(0, ToolStatistics::n_failed)
-    }
-
-    /// Returns a quantile of the latency, in microseconds.
-    fn quantile_us(&self, share: f64) -> Option<u64> {
-        let statistics = self.used.statistics.as_ref()?;
-        statistics.latency.quantile_us(share)
-    }
-
-    fn as_json(&self) -> Value {
-        let known = &self.used.known;
-        let quantile = |share| self.quantile_us(share).map(milliseconds);
-        json!({
-            "upstream": known.tool.upstream,
-            "tool": known.tool.tool,
-            "calls": known.n_calls,
-            "errors": self.n_failed(),
-            "p50_ms": quantile(0.5),
-            "p95_ms": quantile(0.95),
-            "last_used": self.used.last_call,
-            "tokens": self.n_tokens,
-            "definitions": known.n_versions,
-            "first_seen": known.definition.first_seen,
-            "last_seen": known.definition.last_seen,
-        })
-    }
+/// Returns a tool as JSON. Scripts rely on this format.
+fn as_json(tool: &UsedTool) -> Value {
+    let known = &tool.known;
+    let quantile = |share| quantile_us(tool, share).map(milliseconds);
+    json!({
+        "upstream": known.tool.upstream,
+        "tool": known.tool.tool,
+        "calls": known.n_calls,
+        "errors": n_failed(tool),
+        "p50_ms": quantile(0.5),
+        "p95_ms": quantile(0.95),
+        "last_used": tool.last_call,
+        "tokens": tool.definition_tokens,
+        "result_tokens": tool.result_tokens,
+        "definitions": known.n_versions,
+        "first_seen": known.definition.first_seen,
+        "last_seen": known.definition.last_seen,
+    })
 }
 
 /// Sorts tools, which come in the order of upstream and name. Tools with an unknown key are last.
-fn sort_tools(mut tools: Vec<ToolRow>, by: Sorting) -> Vec<ToolRow> {
-    let last_used = |line: &ToolRow| line.used.last_call.unwrap_or(Timestamp::MIN);
+fn sort_tools(mut tools: Vec<UsedTool>, by: Sorting) -> Vec<UsedTool> {
+    let last_used = |tool: &UsedTool| tool.last_call.unwrap_or(Timestamp::MIN);
     match by {
         Sorting::Name => {}
-        Sorting::Calls => tools.sort_by_key(|line| Reverse(line.used.known.n_calls)),
-        Sorting::Errors => tools.sort_by_key(|line| Reverse(line.n_failed())),
-        Sorting::P50 => tools.sort_by_key(|line| Reverse(line.quantile_us(0.5))),
-        Sorting::P95 => tools.sort_by_key(|line| Reverse(line.quantile_us(0.95))),
-        Sorting::LastUsed => tools.sort_by_key(|line| Reverse(last_used(line))),
-        Sorting::Tokens => tools.sort_by_key(|line| Reverse(line.n_tokens)),
+        Sorting::Calls => tools.sort_by_key(|tool| Reverse(tool.known.n_calls)),
+        Sorting::Errors => tools.sort_by_key(|tool| Reverse(n_failed(tool))),
+        Sorting::P50 => tools.sort_by_key(|tool| Reverse(quantile_us(tool, 0.5))),
+        Sorting::P95 => tools.sort_by_key(|tool| Reverse(quantile_us(tool, 0.95))),
+        Sorting::LastUsed => tools.sort_by_key(|tool| Reverse(last_used(tool))),
+        Sorting::Tokens => tools.sort_by_key(|tool| Reverse(tool.definition_tokens)),
     }
     tools
 }
 
-fn as_table(tools: &[ToolRow]) -> String {
+fn as_table(tools: &[UsedTool]) -> String {
     let columns = [
         Column::Text("UPSTREAM"),
         Column::Text("TOOL"),
@@ -143,25 +127,25 @@ fn as_table(tools: &[ToolRow]) -> String {
         Column::Number("P95 MS"),
         Column::Text("LAST USED (UTC)"),
         Column::Number("TOKENS"),
+        Column::Number("RESULT TOKENS"),
     ];
-    let unknown = || "-".to_owned();
-    let rows = tools.iter().map(|line| {
-        let known = &line.used.known;
+    let number = |n: Option<u64>| n.map_or_else(|| "-".to_owned(), |n| n.to_string());
+    let rows = tools.iter().map(|tool| {
+        let known = &tool.known;
         let quantile = |share| {
-            let quantile = line.quantile_us(share);
-            quantile.map_or_else(unknown, |us| format!("{:.1}", milliseconds(us)))
+            let quantile = quantile_us(tool, share);
+            quantile.map_or_else(|| "-".to_owned(), |us| format!("{:.1}", milliseconds(us)))
         };
         vec![
             known.tool.upstream.to_string(),
             foreign_cell(known.tool.tool.as_str()),
             known.n_calls.to_string(),
-            line.n_failed().to_string(),
+            n_failed(tool).to_string(),
             quantile(0.5),
             quantile(0.95),
-            line.used
-                .last_call
-                .map_or_else(|| "never".into(), time_cell),
-            line.n_tokens.map_or_else(unknown, |n| n.to_string()),
+            (tool.last_call).map_or_else(|| "never".into(), time_cell),
+            number(tool.definition_tokens),
+            number(tool.result_tokens),
         ]
     });
     table(&columns, rows.collect())

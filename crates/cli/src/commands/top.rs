@@ -18,7 +18,6 @@ use std::thread;
 use std::time::Duration;
 
 use anyhow::{Context as _, bail};
-use futures_util::future::join_all;
 use ratatui::DefaultTerminal;
 use ratatui::crossterm::event::{self, Event, KeyEvent};
 use tokio::signal::unix::{SignalKind, signal};
@@ -27,7 +26,7 @@ use tokio::time::{Instant, sleep, sleep_until, timeout};
 
 use self::model::{Effect, EventStream, Model, Occasion, Request};
 use self::screen::{Palette, extent, plain_screen, render};
-use super::control_port::{ControlAnswer, ask, events};
+use super::control_port::{ControlAnswer, ask, ask_all, events};
 use super::serve::stop_signal;
 use crate::args::TopArgs;
 use crate::config::{Config, Environment};
@@ -111,11 +110,12 @@ type Reading<'a> = Pin<Box<dyn Future<Output = Vec<Reply>> + 'a>>;
 impl Proxies<'_> {
     /// Sends requests, and returns their answers in the same order.
     async fn read(self, requests: Vec<Request>) -> Vec<Reply> {
-        let replies = requests.into_iter().map(|request| async move {
-            let answer = ask(self.config, self.named, &request.path()).await;
-            Reply { request, answer }
-        });
-        join_all(replies).await
+        let paths: Vec<String> = requests.iter().map(Request::path).collect();
+        let answers = ask_all(self.config, self.named, &paths).await;
+        let replies = requests.into_iter().zip(answers);
+        replies
+            .map(|(request, answer)| Reply { request, answer })
+            .collect()
     }
 
     /// Follows the events, and opens their stream again when it ends.

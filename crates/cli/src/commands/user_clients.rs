@@ -4,13 +4,19 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 use anyhow::Context as _;
-use riglm_adapters_clients::configuration::{Client, Ledger, Os, Places, RiglmIdentity, clients};
+use riglm_adapters_clients::configuration::{
+    Client, Connection, EntryKey, InstallEntry, Ledger, Os, Places, RiglmIdentity,
+    VariableReference, clients, entry_value,
+};
+use serde_json::Value;
 
 use crate::args::HomeArgs;
-use crate::commands::connect::proxy_url;
+use crate::commands::connect::{KEY_VARIABLE, proxy_url};
 use crate::config::{Config, ProcessEnv};
 use crate::exit::WrongUsage;
 
+/// The name of the entry for riglm.
+pub(super) const ENTRY: &str = "riglm";
 /// Names that clients give themselves, where they differ from the identifier.
 const ALIASES: [(&str, &str); 4] = [
     ("vscode", "visualstudiocode"),
@@ -86,6 +92,39 @@ pub(super) fn endpoint(config: &Config, profile: Option<&str>) -> Option<String>
     Some(url.to_string())
 }
 
+/// Returns the entry for riglm in the notation of a client; `None` if the address of the proxy is
+/// unknown, or if there is none without a secret.
+pub(crate) fn own_entry(client: &Client, config: &Config) -> Option<Value> {
+    let key = if config.keys.is_empty() {
+        EntryKey::None
+    } else {
+        EntryKey::Variable(KEY_VARIABLE.into())
+    };
+    entry_without_secret(client, endpoint(config, None)?, key)
+}
+
+/// Returns the entry for an address in the notation of a client. There is none if the client starts a
+/// program instead, if it would have the key itself, or if the client asks for the key by another
+/// entry.
+fn entry_without_secret(client: &Client, address: String, key: EntryKey) -> Option<Value> {
+    let is_referred_to = match &key {
+        EntryKey::None => true,
+        EntryKey::Variable(_) => client.reference != VariableReference::Input,
+        EntryKey::Text(_) => false,
+    };
+    if !is_referred_to || !matches!(client.connection, Connection::Http(_)) {
+        return None;
+    }
+    let entry = InstallEntry {
+        name: ENTRY.into(),
+        address,
+        program: String::new(),
+        arguments: Vec::new(),
+        key,
+    };
+    entry_value(client, &entry).ok()
+}
+
 /// Returns the names that a client gives itself, in lower case and without separators.
 pub(super) fn own_names(client: &Client) -> impl Iterator<Item = String> {
     let aliases = ALIASES.iter().filter(move |(id, _)| *id == client.id);
@@ -116,6 +155,9 @@ pub(crate) fn client_that_declares(name: &str) -> Option<&'static Client> {
 
 #[cfg(test)]
 mod tests {
+    use riglm_adapters_clients::configuration::client;
+    use serde_json::json;
+
     use super::*;
 
     #[test]
@@ -143,5 +185,41 @@ mod tests {
     fn no_own_name_has_more_words_than_are_compared() {
         let n_words = |client: &Client| client.id.split('-').count();
         assert!(clients().all(|client| n_words(client) <= MAX_WORDS));
+    }
+
+    #[test]
+    fn an_entry_without_secret_refers_to_the_key_or_does_not_exist() {
+        const ADDRESS: &str = "http://127.0.0.1:8642/mcp";
+        let entry = |id: &str, key: EntryKey| {
+            let client = client(id).expect("it is known");
+            entry_without_secret(client, ADDRESS.into(), key)
+        };
+        for (id, expected) in [
+            ("cursor", json!({ "url": ADDRESS })),
+            ("vscode", json!({ "type": "http", "url": ADDRESS })),
+            ("lm-studio", json!({ "url": ADDRESS })),
+            ("kiro", json!({ "url": ADDRESS })),
+        ] {
+            assert_eq!(entry(id, EntryKey::None), Some(expected), "{id}");
+        }
+        let variable = || EntryKey::Variable(KEY_VARIABLE.into());
+        for (id, expected) in [
+            ("cursor", Some("Bearer ${env:RIGLM_KEY}")),
+            ("kiro", Some("Bearer ${RIGLM_KEY}")),
+            // It asks for the key by another entry.
+            ("vscode", None),
+            // It replaces nothing.
+            ("lm-studio", None),
+        ] {
+            let entry = entry(id, variable());
+            let header = entry
+                .as_ref()
+                .map(|entry| &entry["headers"]["Authorization"]);
+            assert_eq!(header, expected.map(Value::from).as_ref(), "{id}");
+        }
+        for client in clients() {
+            let with_key = entry_without_secret(client, ADDRESS.into(), EntryKey::Text("k".into()));
+            assert_eq!(with_key, None, "{}", client.id);
+        }
     }
 }

@@ -30,7 +30,7 @@ use riglm_app::control::queries::Queries;
 use riglm_app::control::settings::SharedSettings;
 use riglm_app::proxy::{Proxy, UpstreamState};
 use riglm_app::selection::{Forbidden, ListFilter};
-use riglm_app::tracking::{CachedTokenCounter, Recorder};
+use riglm_app::tracking::Recorder;
 use riglm_discovery::learning::LivePredictions;
 use riglm_discovery::search::ToolSearch;
 use riglm_ports::analytics::{ClientData as _, JournalCondition, StoreError};
@@ -72,8 +72,7 @@ impl ControlSources<'_> {
         let experiments = experiment_service_from(base);
         let queries = store.clone().map(|store| {
             let queries = Queries::new(store, Arc::clone(&base.clock));
-            let counter = CachedTokenCounter::new(Arc::clone(&base.counter));
-            let queries = queries.with_token_counter(counter);
+            let queries = queries.with_token_counter(Arc::clone(&base.counter));
             Arc::new(queries.with_proxy(Arc::clone(self.proxy)))
         });
         let overrides = store.zip(queries.as_ref()).map(|(store, queries)| {

@@ -3,6 +3,7 @@
 use std::fmt;
 use std::sync::Arc;
 
+use riglm_discovery::learning::LearningTurns;
 use riglm_ports::clock::Clock;
 use riglm_ports::external_predictor::ExternalPredictor;
 use riglm_ports::predictor::Learner;
@@ -20,6 +21,9 @@ pub struct Extensions {
     pub external_predictor: Option<Arc<dyn ExternalPredictor>>,
     /// A clock in place of that of the system, for records and for what is learned from them.
     pub clock: Option<Arc<dyn Clock>>,
+    /// The turns of learning, for a program that decides when the recorded calls are learned. By
+    /// default that is every two seconds.
+    pub learning_turns: Option<Arc<LearningTurns>>,
 }
 
 /// Creates predictors that have learned nothing yet.

@@ -9,7 +9,6 @@ use riglm_app::tracking::CachedTokenCounter;
 use riglm_domain::id::RunId;
 use riglm_ports::clock::Clock;
 use riglm_ports::observer::Observer;
-use riglm_ports::token_counter::TokenCounter;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
@@ -27,7 +26,7 @@ pub(super) struct Foundation<'a> {
     pub(super) storage: Option<Arc<Storage>>,
     pub(super) clock: Arc<dyn Clock>,
     /// Recorded rows and budgets share it, so that each text is counted once.
-    pub(super) counter: Arc<dyn TokenCounter>,
+    pub(super) counter: Arc<CachedTokenCounter>,
     pub(super) telemetry: Telemetry,
     /// Ends the background tasks.
     pub(super) stop: CancellationToken,

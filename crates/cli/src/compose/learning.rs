@@ -120,6 +120,10 @@ impl PredictorRunner {
         let clock = clock.unwrap_or_else(|| Arc::new(SystemClock));
         let make = move || make();
         let task = LearningTask::new(stores, clock, Arc::clone(&next_tools), model, make);
+        let task = match &self.extensions.learning_turns {
+            Some(turns) => task.with_turns(Arc::clone(turns)),
+            None => task,
+        };
         Ok(Some((next_tools, task)))
     }
 

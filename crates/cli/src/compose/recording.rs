@@ -42,7 +42,7 @@ pub(super) fn recorder_from(base: &Foundation<'_>, run: RunId) -> anyhow::Result
     if recording.mode == RecordingMode::Off || recording.tokens == TokenSizes::Estimated {
         return Ok(Arc::new(recorder));
     }
-    let counting = recorder.with_token_counter(Arc::clone(&base.counter));
+    let counting = recorder.with_token_counter(base.counter.clone());
     Ok(Arc::new(
         counting.context("failed to start the token counter")?,
     ))

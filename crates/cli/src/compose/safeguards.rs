@@ -8,6 +8,7 @@ use riglm_app::selection::ListFilter;
 use riglm_discovery::search::ToolSearch;
 
 use super::foundation::Foundation;
+use super::unlisted_own_tools;
 use crate::config::Config;
 
 /// Builds safeguards from the configuration, at the start and when it changes.
@@ -28,7 +29,7 @@ impl SafeguardsFactory {
     ) -> Self {
         Self {
             parts: SafeguardParts {
-                counter: Arc::clone(&base.counter),
+                counter: base.counter.clone(),
                 observer: base.observer(),
             },
             own_tools: own_tools.clone(),
@@ -57,10 +58,12 @@ impl SafeguardsFactory {
     }
 
     fn build_new(&self, config: &Config) -> Option<Safeguards> {
+        // A rule for a tool that is off matches nothing.
+        let own_tools = self.own_tools.without(unlisted_own_tools(config));
         let limiter = Limiter::new(LimiterParts {
             config: config.safeguards.limits.clone(),
             context_tools: self.context_tools(config),
-            own_tools: self.own_tools.names().cloned().collect(),
+            own_tools: own_tools.names().cloned().collect(),
             search: Some(Arc::clone(&self.search)),
             filter: self.filter.clone(),
             observer: Arc::clone(&self.parts.observer),

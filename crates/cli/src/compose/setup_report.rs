@@ -14,9 +14,9 @@ use tokio::runtime::Handle;
 use super::foundation::Foundation;
 use super::reload::ReloadSource;
 use crate::args::HomeArgs;
-use crate::commands::clients::{self, ClientRow};
+use crate::commands::clients;
 use crate::commands::doctor::{self, Finding, Status};
-use crate::commands::user_clients::{UserClients, client_that_declares};
+use crate::commands::user_clients::{UserClients, client_that_declares, own_entry};
 use crate::config::{ConfigSource, TuningUse};
 
 /// The newest sessions that are searched for those of a client.
@@ -52,23 +52,15 @@ impl SetupInspector {
     async fn report(&self) -> SetupReport {
         let findings = doctor::check(&self.source, &OWN_HOME).await;
         let last_starts = self.last_starts().await;
-        let clients = self.clients().into_iter().map(|row| SetupClient {
-            last_seen: last_starts.get(row.client.id).copied(),
-            id: row.client.id.into(),
-            name: row.client.title.into(),
-            is_installed: row.is_installed,
-            riglm: row.riglm.word().into(),
-            files: row.files,
-        });
         SetupReport {
             checks: findings.into_iter().map(check_of).collect(),
-            clients: clients.collect(),
+            clients: self.clients(&last_starts),
         }
     }
 
     /// Returns the clients of the user; none if the configuration cannot be loaded, or if there is no
     /// home directory. The checks have the reason.
-    fn clients(&self) -> Vec<ClientRow> {
+    fn clients(&self, last_starts: &BTreeMap<&'static str, Timestamp>) -> Vec<SetupClient> {
         let Ok(loaded) = self.source.load(TuningUse::IfSound) else {
             return Vec::new();
         };
@@ -76,7 +68,16 @@ impl SetupInspector {
         let Ok(users) = UserClients::new(config, self.source.surroundings(), &OWN_HOME) else {
             return Vec::new();
         };
-        clients::rows(&users, config).collect()
+        let clients = clients::rows(&users, config).map(|row| SetupClient {
+            last_seen: last_starts.get(row.client.id).copied(),
+            id: row.client.id.into(),
+            name: row.client.title.into(),
+            is_installed: row.is_installed,
+            riglm: row.riglm.word().into(),
+            files: row.files,
+            entry: own_entry(row.client, config),
+        });
+        clients.collect()
     }
 
     /// Returns the start of the newest session of each client, by its identifier.

@@ -58,6 +58,7 @@ impl LoadedConfig {
                 tool_name: start.search.tool_name.clone(),
                 call_tool_name: start.search.call_tool_name.clone(),
                 set_context_name: start.search.set_context_name.clone(),
+                show_session_name: start.search.show_session_name.clone(),
                 ..newer.search.clone()
             },
             safeguards: SafeguardsConfig {

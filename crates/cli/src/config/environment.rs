@@ -5,11 +5,11 @@
 //! name in capitals is converted to lower case. Variables for the process of an upstream keep their
 //! case.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use config::{Map, Value, ValueKind};
 
-use super::interpolation::{InterpolationError, interpolate};
+use super::interpolation::{InterpolationError, interpolate, unset_variables};
 use super::{ConfigError, WrongValue};
 
 /// The prefix of configuration variables.
@@ -74,6 +74,11 @@ impl Environment {
     /// Returns [`InterpolationError`] for the first reference without a value.
     pub(crate) fn expand(&self, text: &str) -> Result<String, InterpolationError> {
         interpolate(text, self)
+    }
+
+    /// Returns all variables without a value that a text refers to.
+    pub(crate) fn unset_in(&self, text: &str) -> BTreeSet<String> {
+        unset_variables(text, self)
     }
 
     /// Returns all variables.

@@ -4,6 +4,8 @@
 //! the variable is unset or empty. `$${` is an escape for the characters `${`. Replaced text is not
 //! interpolated again.
 
+use std::collections::BTreeSet;
+
 use super::Environment;
 
 /// The reason why a text cannot be interpolated.
@@ -26,6 +28,29 @@ pub(super) fn interpolate(
     text: &str,
     environment: &Environment,
 ) -> Result<String, InterpolationError> {
+    replace(text, |reference| value_of(reference, environment))
+}
+
+/// Returns all variables without a value that `text` refers to; up to the error in a malformed text.
+pub(super) fn unset_variables(text: &str, environment: &Environment) -> BTreeSet<String> {
+    let mut unset = BTreeSet::new();
+    // Only the names are wanted, not the text.
+    let _ = replace(text, |reference| match value_of(reference, environment) {
+        Err(InterpolationError::NotSet(name)) => {
+            unset.insert(name);
+            Ok("")
+        }
+        value => value,
+    });
+    unset
+}
+
+/// Returns `text` with every reference replaced by its value. `value` returns the value of what
+/// stands between the braces.
+fn replace<'a>(
+    text: &'a str,
+    mut value: impl FnMut(&'a str) -> Result<&'a str, InterpolationError>,
+) -> Result<String, InterpolationError> {
     let mut complete = String::with_capacity(text.len());
     let mut rest = text;
     while let Some(at) = rest.find('$') {
@@ -36,7 +61,7 @@ pub(super) fn interpolate(
             rest = after;
         } else if let Some(after) = rest.strip_prefix("${") {
             let (reference, after) = after.split_once('}').ok_or(InterpolationError::Malformed)?;
-            complete.push_str(value_of(reference, environment)?);
+            complete.push_str(value(reference)?);
             rest = after;
         } else {
             complete.push('$');
@@ -85,6 +110,18 @@ mod tests {
         assert_eq!(complete("${NONE:-x:-y}${EMPTY:-}"), Ok("x:-y".into()));
         assert_eq!(complete("$${KEY} $ $5 $$ é"), Ok("${KEY} $ $5 $$ é".into()));
         assert_eq!(complete("${TRAP}"), Ok("${KEY}".into()));
+    }
+
+    #[test]
+    fn all_variables_without_a_value_are_named() {
+        let environment = Environment::from_iter([("KEY", "k"), ("EMPTY", "")]);
+        let unset = |text: &str| -> Vec<String> {
+            unset_variables(text, &environment).into_iter().collect()
+        };
+        let text = "${NONE}${KEY}:${EMPTY}@${OTHER:-x}$${TEXT}${NONE}${LAST}";
+        assert_eq!(unset(text), ["EMPTY", "LAST", "NONE"]);
+        assert_eq!(unset("${NONE}${"), ["NONE"]);
+        assert!(unset("${KEY}").is_empty());
     }
 
     #[test]

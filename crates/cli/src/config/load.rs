@@ -390,6 +390,11 @@ fn check_own_tools(sections: &Sections, tree: &Map<String, Value>) -> Result<(),
             search.set_context,
             &search.set_context_name,
         ),
+        (
+            "search.show_session_name",
+            search.show_session,
+            &search.show_session_name,
+        ),
         ("recommend.tool_name", recommends, &recommend.tool_name),
         (
             "recommend.rate_tool_name",

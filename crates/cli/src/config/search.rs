@@ -21,6 +21,10 @@ use super::ConfigError;
 #[derive(Clone, Debug, PartialEq, Deserialize, Validate)]
 #[serde(deny_unknown_fields, default)]
 #[validate(schema(function = "check_tool_names"))]
+#[expect(
+    clippy::struct_excessive_bools,
+    reason = "they are independent keys of a file"
+)]
 pub struct SearchConfig {
     /// Whether filtered lists contain the search tool. Without it, riglm has no other tools of its
     /// own either.
@@ -38,6 +42,11 @@ pub struct SearchConfig {
     /// The name of the tool for contexts.
     #[validate(custom(function = "check_own_tool_name"))]
     pub set_context_name: String,
+    /// Whether clients that show apps get a tool that shows the session in one.
+    pub show_session: bool,
+    /// The name of the tool that shows the session.
+    #[validate(custom(function = "check_own_tool_name"))]
+    pub show_session_name: String,
     /// The token budget of an answer.
     #[validate(range(
         min = 100,
@@ -92,6 +101,8 @@ impl Default for SearchConfig {
             call_tool_name: "call_tool".into(),
             set_context: true,
             set_context_name: "set_context".into(),
+            show_session: false,
+            show_session_name: "show_session".into(),
             token_budget: rules.answer.token_budget,
             n_predicted: 9,
             fusion: FusionMethod::default(),
@@ -159,6 +170,11 @@ fn check_tool_names(config: &SearchConfig) -> Result<(), ValidationError> {
             config.set_context,
             &config.set_context_name,
         ),
+        (
+            "show_session_name",
+            config.show_session,
+            &config.show_session_name,
+        ),
     ];
     for (at, (key, is_there, name)) in names.iter().enumerate() {
         let mut before = names[..at].iter();
@@ -203,6 +219,11 @@ mod tests {
                 r#"{"tool_name":"x","set_context_name":"x"}"#,
                 "tool_name and set_context_name must not both be x",
             ),
+            (
+                r#"{"show_session":true,"show_session_name":"call_tool"}"#,
+                "call_tool_name and show_session_name must not both be call_tool",
+            ),
+            (r#"{"show_session_name":"a b"}"#, "letters"),
             (r#"{"token_budget":5}"#, "from 100"),
             (r#"{"n_predicted":51}"#, "from 0 to 50"),
         ] {

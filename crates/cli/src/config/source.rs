@@ -215,6 +215,13 @@ impl ConfigSource {
         self.overrides.data_dir.clone().or(configured)
     }
 
+    /// Returns the data directory that is set, as it is written; `None` for the default one. Errors of
+    /// layers are ignored, because a load finds them.
+    pub(crate) fn configured_data_dir(&self) -> Option<PathBuf> {
+        let file = self.file_layer().unwrap_or_default();
+        self.data_dir_of(file.completed)
+    }
+
     /// Returns the log format. Errors of layers are ignored here, because their messages must have
     /// this format too.
     #[must_use]

@@ -36,6 +36,7 @@ use super::learner::{Origin, PrecedingText};
 use super::next_tools::NextTools;
 use super::principals::{PrincipalLearner, PrincipalLearners, PrincipalPredictors};
 use super::shared_learner::SharedLearner;
+use super::turns::LearningTurns;
 
 /// Interval for reading new calls.
 const READ_EVERY: Duration = Duration::from_secs(2);
@@ -111,6 +112,7 @@ pub struct LearningTask {
     stores: LearningStores,
     clock: Arc<dyn Clock>,
     next_tools: Arc<NextTools>,
+    turns: Arc<LearningTurns>,
     /// The default predictor, then the predictors of arms.
     taught: Vec<TrainedPredictor>,
     /// The last call read by the predictors that are behind; `None` before their first part.
@@ -189,6 +191,7 @@ impl LearningTask {
             clock,
             taught: std::iter::once(general).chain(of_arms).collect(),
             next_tools,
+            turns: Arc::default(),
             behind_at: None,
             new_principals: VecDeque::new(),
             max_relearned: MAX_RELEARNED_CALLS,
@@ -196,6 +199,12 @@ impl LearningTask {
             is_store_failing: false,
             advised_share: 1.0,
         }
+    }
+
+    /// Sets the turns of the task. By default it takes one every two seconds.
+    #[must_use]
+    pub fn with_turns(self, turns: Arc<LearningTurns>) -> Self {
+        Self { turns, ..self }
     }
 
     /// Restores the newest snapshot, or learns from the stored calls, and then learns from every
@@ -243,15 +252,16 @@ impl LearningTask {
         }
         let mut due = DueTimes::from(Instant::now());
         loop {
-            sleep(READ_EVERY).await;
-            let turn = AssertUnwindSafe(self.run_turn(&mut due))
+            let turn = self.turns.next(READ_EVERY).await;
+            let learned = AssertUnwindSafe(self.run_turn(&mut due))
                 .catch_unwind()
                 .await;
-            match turn {
-                Ok(turn) => self.note_store_result(&turn),
+            match learned {
+                Ok(learned) => self.note_store_result(&learned),
                 // The next turn continues after the calls that were read.
                 Err(_) => self.next_tools.record_failure("continue learning"),
             }
+            self.turns.end(turn);
         }
     }
 

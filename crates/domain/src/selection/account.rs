@@ -5,6 +5,7 @@
 //! calls and searches. The behaviour of a model with another list is unknown; [`ASSUMPTIONS`] has
 //! the assumptions about it.
 
+mod calibration;
 mod summary;
 mod tally;
 
@@ -14,14 +15,15 @@ use std::sync::Arc;
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
+pub use self::calibration::{Calibration, CalibrationBin};
 pub use self::summary::{ListSummary, PolicySummary};
 use self::tally::Tally;
 use crate::catalog::tool::ToolRef;
 use crate::retrieval::search::Search;
-use crate::selection::SizeChoice;
 use crate::selection::economics::CostModel;
 use crate::selection::prices::ListPrices;
 use crate::selection::shown::{ListShown, SelectionMode, ToolSet};
+use crate::selection::{ExpectedCoverage, SizeChoice};
 use crate::usage::invocation::{Invocation, ToolSource};
 
 /// Assumptions about clients and models where facts are not known.
@@ -63,6 +65,8 @@ pub struct SeenList {
     pub mode: Option<SelectionMode>,
     /// The decision about its size, if sizes were explored.
     pub size_choice: Option<SizeChoice>,
+    /// The expected coverage of the list, if a prediction selected it.
+    pub expected_coverage: Option<ExpectedCoverage>,
 }
 
 /// A call that the session made.
@@ -102,6 +106,8 @@ impl From<&ListShown> for SeenList {
             mode: list.selection.as_ref().map(|selection| selection.mode),
             size_choice: (list.selection.as_ref())
                 .and_then(|selection| selection.size_choice.clone()),
+            expected_coverage: (list.selection.as_ref())
+                .and_then(|selection| selection.expected_coverage),
         }
     }
 }
@@ -186,11 +192,17 @@ impl ListAccount {
     /// later. Without hidden tools and without searches, the result is exactly 0.
     #[must_use]
     pub fn new(activity: &ListActivity, prices: &CostModel) -> Self {
+        Self::with_calibration(activity, prices).0
+    }
+
+    /// Returns the account of a session, and the calibration of its lists, from the same events.
+    #[must_use]
+    pub fn with_calibration(activity: &ListActivity, prices: &CostModel) -> (Self, Calibration) {
         let newest = activity.newest_list();
         let tokens = newest.and_then(|list| list.tokens);
         let loaded = (activity.lists.iter()).flat_map(|list| list.tools.tools());
         let tally = Tally::of(activity, prices);
-        Self {
+        let account = Self {
             tools_loaded: loaded.collect::<BTreeSet<_>>().len() as u64,
             tools_used: tally.used.len() as u64,
             tool_misses: tally.n_misses,
@@ -203,7 +215,8 @@ impl ListAccount {
             available_tokens: tokens.map_or(0, |tokens| tokens.available),
             tokens_saved: tally.tokens_saved,
             cost_avoided: tally.cost_avoided(),
-        }
+        };
+        (account, tally.calibration)
     }
 }
 

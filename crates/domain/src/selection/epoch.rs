@@ -4,6 +4,7 @@ use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
 use crate::privacy::canonical::KeyedHash;
+use crate::selection::expected_coverage::ExpectedCoverage;
 use crate::selection::exploration::SizeChoice;
 use crate::selection::shown::{SelectionMode, SelectionReason, ToolSet};
 
@@ -28,6 +29,10 @@ pub struct ListEpoch {
     /// The decision about the size of the list, if sizes are explored.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub size_choice: Option<SizeChoice>,
+    /// The expected coverage with which the tools were selected; `None` if a prediction did not
+    /// select them, or if tools were added since.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub expected_coverage: Option<ExpectedCoverage>,
     /// Whether the search tool comes before all others.
     pub search_first: bool,
     /// The client, if the list is of one client alone. Removing the client removes the list.

@@ -10,6 +10,7 @@ use strum::{EnumString, IntoStaticStr, VariantArray};
 use crate::catalog::tool::ToolRef;
 use crate::id::SessionId;
 use crate::privacy::principal::Principal;
+use crate::selection::expected_coverage::ExpectedCoverage;
 use crate::selection::exploration::SizeChoice;
 
 /// An immutable set of tools in the order of a list, identified by its content.
@@ -110,6 +111,10 @@ pub struct SelectionDetails {
     /// The decision about the size of the list, if sizes are explored.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub size_choice: Option<SizeChoice>,
+    /// The expected coverage with which the tools were selected; `None` if a prediction did not
+    /// select exactly these tools, and in records of older versions.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub expected_coverage: Option<ExpectedCoverage>,
     /// The default pool from which the selection started.
     pub pool: ToolSet,
     /// The number of tokens in the shown definitions.
@@ -303,5 +308,24 @@ mod tests {
             "tools":{"id":"","tools":[]},"n_available":3}"#;
         let list: ListShown = serde_json::from_str(json).unwrap();
         assert_eq!(list.selection, None);
+    }
+
+    #[test]
+    fn a_selection_of_an_older_version_expects_nothing() {
+        let old = serde_json::json!({
+            "mode": "prediction", "is_fallback": false, "pool": {"id": "", "tools": []},
+            "shown_tokens": 1, "available_tokens": 2,
+        });
+        let selection: SelectionDetails = serde_json::from_value(old.clone()).unwrap();
+        assert_eq!(selection.expected_coverage, None);
+        assert_eq!(serde_json::to_value(&selection).unwrap(), old);
+        let expecting = SelectionDetails {
+            expected_coverage: ExpectedCoverage::try_from(0.75).ok(),
+            ..selection
+        };
+        let json = serde_json::to_value(&expecting).unwrap();
+        assert_eq!(json["expected_coverage"], 0.75);
+        let read: SelectionDetails = serde_json::from_value(json).unwrap();
+        assert_eq!(read, expecting);
     }
 }

@@ -93,7 +93,8 @@ pub enum CallState {
 pub enum ToolSource {
     /// The tool was in the list of the client, or no list was filtered.
     Shown,
-    /// The tool was hidden from the list of the client, and a search had returned it before.
+    /// The tool was hidden from the list of the client, and an answer of riglm had named it before: of
+    /// a search, with or beside its results, of a declared context, or of a recommendation.
     Found,
     /// The tool was hidden from the list of the client, which called it by its name.
     Hidden,

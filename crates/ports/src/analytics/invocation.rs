@@ -4,6 +4,7 @@ use std::fmt;
 
 use async_trait::async_trait;
 use jiff::Timestamp;
+use riglm_domain::catalog::tool::ToolRef;
 use riglm_domain::id::{ContextId, InvocationId, SessionId, ToolName, UpstreamName, WorkSessionId};
 use riglm_domain::mcp::exchange::Exchange;
 use riglm_domain::privacy::principal::Principal;
@@ -99,6 +100,14 @@ pub trait InvocationRepository: Send + Sync + fmt::Debug {
         &self,
         contexts: &[ContextId],
     ) -> Result<Vec<InvocationSummary>, StoreError>;
+
+    /// Returns the start of the newest call by identifier of each of these tools, in any order. Tools
+    /// without calls are omitted.
+    ///
+    /// # Errors
+    ///
+    /// Returns [`StoreError`] when the database does not answer.
+    async fn last_calls(&self, tools: &[ToolRef]) -> Result<Vec<(ToolRef, Timestamp)>, StoreError>;
 
     /// Returns the newest `limit` calls of a work session by identifier, oldest first.
     ///

@@ -1,6 +1,7 @@
 //! The clauses of [`InvocationRepository`](crate::analytics::InvocationRepository).
 
 use jiff::Timestamp;
+use riglm_domain::catalog::tool::ToolRef;
 use riglm_domain::id::{InvocationId, SessionId, ToolName, UpstreamName, WorkSessionId};
 use riglm_domain::privacy::principal::Principal;
 use riglm_domain::usage::invocation::{CallState, Invocation, Outcome, PastCall};
@@ -438,4 +439,52 @@ pub async fn the_newest_calls_of_a_work_session_come_oldest_first(store: &impl U
     assert_eq!(read, [calls[2].id, calls[3].id]);
     let other = WorkSessionId::new(moment(1), [8; 10]);
     assert_eq!(store.calls_of_work(other, 9).await.unwrap(), []);
+}
+
+/// The last call of each tool is that with its newest identifier, in one reading for all tools. Tools
+/// of one name are told apart by their upstream, and tools without calls are left out.
+pub async fn the_last_calls_of_tools_are_those_with_the_newest_identifier(store: &impl UsageStore) {
+    let session = session(run(1), 1).id;
+    let [mail, files] = ["mail", "files"].map(|name| UpstreamName::parse(name).unwrap());
+    // PostgreSQL has an index of the beginnings of names.
+    let long = |end: &str| format!("{}{end}", "t".repeat(300));
+    let (first, second) = (long("first"), long("second"));
+    let made = [
+        (3, &mail, "send"),
+        (4, &files, "send"),
+        (5, &mail, "send"),
+        (6, &mail, "read"),
+        (7, &files, &*first),
+        (8, &files, &*second),
+    ];
+    let made = made.map(|(n, upstream, tool)| {
+        let mut call = call_of(session, n, tool);
+        call.upstream = upstream.clone();
+        // The order of the starts is the opposite one.
+        call.started_at = moment(9 - i64::from(n));
+        Record::CallOpened(call)
+    });
+    apply(store, &made).await;
+    let tool = |upstream: &UpstreamName, tool: &str| ToolRef {
+        upstream: upstream.clone(),
+        tool: ToolName::from(tool),
+    };
+    let asked = [
+        tool(&mail, "send"),
+        tool(&files, "send"),
+        tool(&files, "read"),
+        tool(&files, &first),
+        tool(&files, &second),
+    ];
+    let mut last = store.last_calls(&asked).await.unwrap();
+    last.sort();
+    let mut expected = vec![
+        (tool(&mail, "send"), moment(4)),
+        (tool(&files, "send"), moment(5)),
+        (tool(&files, &first), moment(2)),
+        (tool(&files, &second), moment(1)),
+    ];
+    expected.sort();
+    assert_eq!(last, expected);
+    assert_eq!(store.last_calls(&[]).await.unwrap(), []);
 }

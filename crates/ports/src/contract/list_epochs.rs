@@ -3,7 +3,7 @@
 use riglm_domain::selection::epoch::ListEpoch;
 
 use super::UsageStore;
-use super::scene::{list_epoch, odd_texts, size_choice};
+use super::scene::{expected_coverage, list_epoch, odd_texts, size_choice};
 use super::weights::conflict;
 
 /// An epoch that begins is current, and is read with all its values.
@@ -30,6 +30,22 @@ pub async fn the_size_choice_of_an_epoch_is_read(store: &impl UsageStore) {
     ] {
         let begun = ListEpoch {
             size_choice,
+            ..list_epoch("scope", epoch, &["a"])
+        };
+        assert_eq!(store.begin_epoch(&begun).await.unwrap(), begun);
+        assert_eq!(store.list_epoch("scope").await.unwrap(), Some(begun));
+    }
+}
+
+/// An epoch keeps the expected coverage of its list, or none. The next epoch has its own.
+pub async fn the_expected_coverage_of_an_epoch_is_read(store: &impl UsageStore) {
+    for (epoch, expected_coverage) in [
+        (1, Some(expected_coverage())),
+        (2, None),
+        (3, Some(expected_coverage())),
+    ] {
+        let begun = ListEpoch {
+            expected_coverage,
             ..list_epoch("scope", epoch, &["a"])
         };
         assert_eq!(store.begin_epoch(&begun).await.unwrap(), begun);

@@ -1,10 +1,13 @@
 //! The clauses of [`ListRepository`](crate::analytics::ListRepository) about lists.
 
-use riglm_domain::selection::shown::{SelectionDetails, SelectionMode, SelectionReason, ToolSet};
+use riglm_domain::selection::ExpectedCoverage;
+use riglm_domain::selection::shown::{
+    ListShown, SelectionDetails, SelectionMode, SelectionReason, ToolSet,
+};
 use riglm_domain::usage::record::Record;
 
 use super::UsageStore;
-use super::scene::{apply, list_shown, moment, run, session, size_choice};
+use super::scene::{apply, expected_coverage, list_shown, moment, run, session, size_choice};
 
 /// A list is read with every value that was recorded, its tools in their order.
 pub async fn a_list_is_read_as_it_was_shown(store: &impl UsageStore) {
@@ -33,6 +36,7 @@ pub async fn how_a_list_was_chosen_is_read(store: &impl UsageStore) {
             is_fallback: n % 2 == 0,
             reason,
             size_choice: (n % 3 == 0).then(size_choice),
+            expected_coverage: (n % 2 == 0).then(expected_coverage),
             pool: ToolSet::new(Vec::new()),
             shown_tokens: n.into(),
             available_tokens: 0,
@@ -42,6 +46,31 @@ pub async fn how_a_list_was_chosen_is_read(store: &impl UsageStore) {
     let records: Vec<_> = lists.iter().cloned().map(Record::ListShown).collect();
     apply(store, &records).await;
     assert_eq!(store.lists_shown(id, 99).await.unwrap(), lists);
+}
+
+/// The expected coverage of a list is read exactly as recorded, from 0 to 1, or as none. Activities
+/// have it, too.
+pub async fn the_expected_coverage_of_a_list_is_read(store: &impl UsageStore) {
+    let id = session(run(1), 1).id;
+    let shares = [0.0, 1e-6, 0.000_123, 1.0 / 3.0, 0.3, 0.999_999, 1.0];
+    let shares = shares.map(|share| Some(ExpectedCoverage::try_from(share).unwrap()));
+    let expected: Vec<_> = shares.into_iter().chain([None]).collect();
+    let lists: Vec<ListShown> = (2..)
+        .zip(&expected)
+        .map(|(n, expected)| {
+            let mut list = list_shown(id, n);
+            list.selection.as_mut().unwrap().expected_coverage = *expected;
+            list
+        })
+        .collect();
+    let records: Vec<_> = lists.iter().cloned().map(Record::ListShown).collect();
+    apply(store, &records).await;
+    assert_eq!(store.lists_shown(id, 99).await.unwrap(), lists);
+    let activities = store.list_activities(&[id], 99).await.unwrap();
+    let read: Vec<_> = (activities[&id].lists.iter())
+        .map(|list| list.expected_coverage)
+        .collect();
+    assert_eq!(read, expected);
 }
 
 /// The newest lists of the session by moment are returned, oldest first, and no others.

@@ -21,8 +21,8 @@ use riglm_domain::usage::record::Record;
 use riglm_domain::usage::session::{ClientInfo, Session};
 
 pub use self::decisions::{
-    assignment, audit, exclusion, experiment_stop, list_epoch, size_choice, snapshot, weights,
-    work_session,
+    assignment, audit, exclusion, expected_coverage, experiment_stop, list_epoch, size_choice,
+    snapshot, weights, work_session,
 };
 pub use self::other_records::{
     context, embedding, feedback, hash, list_shown, recommendation, recommended_tools,

@@ -4,9 +4,13 @@ use std::path::Path;
 
 use serde_json::{Map, Value, json};
 
-use super::{ANY_DIALECT, ConfiguredServers, ReadContext, ServerCollector, members, read_servers};
+use super::{
+    ANY_DIALECT, ConfiguredServers, ReadContext, ServerCollector, members, read_servers, toolhive,
+};
 use crate::configuration::client::{Client, Dialect, ReferenceSyntax};
 use crate::configuration::document::{self, DocumentError, DocumentFormat};
+use crate::configuration::identity::AddressParts;
+use crate::configuration::server::{ConfiguredServer, ConfiguredTransport};
 use crate::configuration::table;
 
 /// The format of a file with servers.
@@ -28,6 +32,8 @@ pub enum ImportFormat {
     Targets(DocumentFormat),
     /// An object `backends`, as mcp-gateway has it.
     Backends(DocumentFormat),
+    /// A run configuration of `ToolHive`, which has one server.
+    RunConfig(DocumentFormat),
 }
 
 /// The reason why a file cannot be imported.
@@ -56,7 +62,9 @@ impl ImportFormat {
         let has = |key: &str| value.get(key).is_some_and(|it| !it.is_null());
         let is_list = |key: &str| value.get(key).is_some_and(Value::is_array);
         let is_map = |key: &str| value.get(key).is_some_and(Value::is_object);
-        let guess = if has("context_servers") {
+        let guess = if toolhive::is_run_config(&value) {
+            Some(Self::RunConfig(format))
+        } else if has("context_servers") {
             client("zed")
         } else if has("amp.mcpServers") {
             client("amp")
@@ -115,7 +123,33 @@ impl ImportFormat {
             Self::PlainMap(_) => "a map of servers",
             Self::Targets(_) => "agentgateway",
             Self::Backends(_) => "mcp-gateway",
+            Self::RunConfig(_) => toolhive::TITLE,
         }
+    }
+
+    /// Returns whether one of several servers has the address at which a gateway offers the server of
+    /// a file in this format. A remote server has another address in the file.
+    pub fn is_offered_among<'a>(
+        self,
+        text: &str,
+        servers: impl IntoIterator<Item = &'a ConfiguredServer>,
+    ) -> bool {
+        let Self::RunConfig(format) = self else {
+            return false;
+        };
+        let Ok(contents) = document::read(text, format) else {
+            return false;
+        };
+        let Some(own) = toolhive::own_address(&contents.value) else {
+            return false;
+        };
+        // The path says nothing: one port has one server.
+        let authority = |address: &str| AddressParts::parse(address).map(|parts| parts.authority);
+        let own = authority(&own);
+        servers.into_iter().any(|server| match &server.transport {
+            ConfiguredTransport::Url(url) => authority(&url.url) == own,
+            ConfiguredTransport::Command(_) | ConfiguredTransport::Unusable(_) => false,
+        })
     }
 
     /// Reads the servers of a file in this format.
@@ -134,7 +168,8 @@ impl ImportFormat {
             | Self::Servers(format)
             | Self::McpServersList(format)
             | Self::PlainMap(format)
-            | Self::Backends(format) => (format, &ANY_DIALECT),
+            | Self::Backends(format)
+            | Self::RunConfig(format) => (format, &ANY_DIALECT),
             Self::Targets(format) => (format, &SHELL_DIALECT),
             Self::CodeSettings => (DocumentFormat::JsonWithComments, &ANY_DIALECT),
         };
@@ -147,6 +182,10 @@ impl ImportFormat {
             Self::McpServersList(_) => reader.add_list("mcpServers", &value["mcpServers"]),
             Self::CodeSettings => reader.add_map("mcp.servers", &value["mcp"]["servers"]),
             Self::PlainMap(_) => reader.add_map("the file", &value),
+            Self::RunConfig(_) => {
+                let server = toolhive::server_of(&value, context.riglm);
+                reader.servers.servers.push(server);
+            }
             Self::Backends(_) => {
                 for (name, entry) in members(&value["backends"]) {
                     reader.add(name, &with_split_command(entry));

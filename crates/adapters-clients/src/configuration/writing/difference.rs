@@ -7,15 +7,24 @@ const N_CONTEXT: usize = 3;
 /// The maximum number of pairs of lines that are compared.
 const MAX_PAIRS: usize = 4_000_000;
 
+/// The lines of a text that a part of a difference is about, as the head of the part names them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LineRange {
+    /// The number of the first line, from 1; of the line before, if there are no lines.
+    pub first: usize,
+    /// The number of lines.
+    pub count: usize,
+}
+
 /// A line of a difference.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum DiffLine {
-    /// The numbers of the first lines that follow, from 1.
+    /// The head of the lines that follow.
     Header {
-        /// The line of the old text.
-        old: usize,
-        /// The line of the new text.
-        new: usize,
+        /// The lines of the old text.
+        old: LineRange,
+        /// The lines of the new text.
+        new: LineRange,
     },
     /// A line that both texts have.
     Equal(String),
@@ -23,6 +32,23 @@ pub enum DiffLine {
     Removed(String),
     /// A line of the new text only.
     Added(String),
+}
+
+impl LineRange {
+    /// Creates the range of lines with these positions, from 0.
+    #[must_use]
+    pub fn of(positions: &Range<usize>) -> Self {
+        Self {
+            first: positions.start + usize::from(!positions.is_empty()),
+            count: positions.len(),
+        }
+    }
+}
+
+impl std::fmt::Display for LineRange {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{},{}", self.first, self.count)
+    }
 }
 
 impl std::fmt::Display for DiffLine {
@@ -49,27 +75,32 @@ pub(super) fn diff(old: &str, new: &str) -> Vec<DiffLine> {
     let show = |line: &&str| line.trim_end_matches(['\r', '\n']).to_owned();
     let equal = |line: &&str| DiffLine::Equal(show(line));
     let mut lines = Vec::new();
-    // The line of the old text up to which all is shown.
-    let mut end = 0;
     let changes = changes(&old, &new);
-    for (number, change) in changes.iter().enumerate() {
-        let before = change.old.start.saturating_sub(N_CONTEXT).max(end);
-        if number == 0 || before > end {
-            lines.push(DiffLine::Header {
-                old: before + 1,
-                new: change.new.start - (change.old.start - before) + 1,
-            });
+    // Changes whose lines around touch are one part.
+    let touch = |one: &Change, next: &Change| next.old.start - one.old.end <= 2 * N_CONTEXT;
+    for part in changes.chunk_by(touch) {
+        let (Some(first), Some(last)) = (part.first(), part.last()) else {
+            continue;
+        };
+        let n_before = first.old.start.min(N_CONTEXT);
+        let n_after = (old.len() - last.old.end).min(N_CONTEXT);
+        let in_old = first.old.start - n_before..last.old.end + n_after;
+        let in_new = first.new.start - n_before..last.new.end + n_after;
+        lines.push(DiffLine::Header {
+            old: LineRange::of(&in_old),
+            new: LineRange::of(&in_new),
+        });
+        // The line of the old text up to which all is shown.
+        let mut shown = in_old.start;
+        for change in part {
+            lines.extend(old[shown..change.old.start].iter().map(equal));
+            let removed = old[change.old.clone()].iter();
+            lines.extend(removed.map(|line| DiffLine::Removed(show(line))));
+            let added = new[change.new.clone()].iter();
+            lines.extend(added.map(|line| DiffLine::Added(show(line))));
+            shown = change.old.end;
         }
-        lines.extend(old[before..change.old.start].iter().map(equal));
-        let removed = old[change.old.clone()].iter();
-        lines.extend(removed.map(|line| DiffLine::Removed(show(line))));
-        let added = new[change.new.clone()].iter();
-        lines.extend(added.map(|line| DiffLine::Added(show(line))));
-        let next = changes
-            .get(number + 1)
-            .map_or(old.len(), |next| next.old.start);
-        end = (change.old.end + N_CONTEXT).min(next);
-        lines.extend(old[change.old.end..end].iter().map(equal));
+        lines.extend(old[shown..in_old.end].iter().map(equal));
     }
     lines
 }
@@ -155,7 +186,7 @@ mod tests {
     fn changed_lines_are_shown_with_some_lines_around() {
         let old = "1\n2\n3\n4\n5\n6\n7\n8\n9\n";
         let expected = [
-            "@@ -2 +2 @@",
+            "@@ -2,7 +2,8 @@",
             " 2",
             " 3",
             " 4",
@@ -168,8 +199,10 @@ mod tests {
         ];
         assert_eq!(lines(old, &old.replace("5\n", "5 x\nnew\n")), expected);
         assert!(diff(old, old).is_empty());
-        assert_eq!(lines("", "a\n"), ["@@ -1 +1 @@", "+a"]);
-        assert_eq!(lines("a\nb\na\n", "a\n"), ["@@ -1 +1 @@", " a", "-b", "-a"]);
+        assert_eq!(lines("", "a\n"), ["@@ -0,0 +1,1 @@", "+a"]);
+        assert_eq!(lines("a\n", ""), ["@@ -1,1 +0,0 @@", "-a"]);
+        let expected = ["@@ -1,3 +1,1 @@", " a", "-b", "-a"];
+        assert_eq!(lines("a\nb\na\n", "a\n"), expected);
     }
 
     #[test]
@@ -178,13 +211,13 @@ mod tests {
         let old = numbers.join("\n") + "\n";
         let new = old.replace("\n2\n", "\n").replace("\n18\n", "\n18\n18b\n");
         let expected = [
-            "@@ -1 +1 @@",
+            "@@ -1,5 +1,4 @@",
             " 1",
             "-2",
             " 3",
             " 4",
             " 5",
-            "@@ -16 +15 @@",
+            "@@ -16,5 +15,6 @@",
             " 16",
             " 17",
             " 18",

@@ -1,14 +1,21 @@
 //! Response types for the timeline of a session.
 
+use std::collections::HashSet;
+
 use jiff::Timestamp;
 use riglm_app::control::queries::TimelineEntry;
+use riglm_domain::catalog::tool::ToolRef;
 use riglm_domain::id::WorkSessionId;
 use riglm_domain::retrieval::search::Search;
 use riglm_domain::selection::shown::{ListShown, SelectionReason, explain_selection};
+use riglm_domain::usage::invocation::{InvocationEnd, InvocationSummary, Outcome, ToolSource};
 use serde::Serialize;
 use utoipa::ToSchema;
 
 use crate::views::{ToolView, tools};
+
+/// The longest text of an error, in characters.
+const MAX_ERROR_CHARS: usize = 300;
 
 /// An event in a session.
 #[derive(Debug, Serialize, ToSchema)]
@@ -53,12 +60,20 @@ pub(crate) struct CallView {
     /// The tool.
     #[serde(flatten)]
     tool: ToolView,
-    /// Source from which the client knows the tool: `shown`, `found` or `hidden`.
+    /// Source from which the client knows the tool: `shown`, `found`, `hidden` or `unlisted`.
     source: &'static str,
+    /// The answer of riglm that named the tool, if `source` is `found`: `search` if a search of this
+    /// timeline returned it before, or else `other_answer`. Other answers are tools predicted beside
+    /// the results of a search, recommendations, answers to a declared context, and searches that
+    /// are not in this timeline.
+    named_by: Option<&'static str>,
     /// Whether this is the first call of a tool that the client's list did not show.
     is_miss: bool,
     /// Outcome; `null` while the call is in flight.
     outcome: Option<&'static str>,
+    /// Beginning of the text of the error, with secrets removed; `null` if the tool returned none or
+    /// results are not stored (`logging.include_results`).
+    error: Option<String>,
     /// Duration at the upstream, in microseconds.
     duration_us: Option<u64>,
     /// Waiting time before that, in microseconds, mostly for a connection to the upstream.
@@ -148,26 +163,60 @@ impl From<Search> for SearchView {
     }
 }
 
-impl From<TimelineEntry> for EntryView {
-    fn from(entry: TimelineEntry) -> Self {
-        match entry {
-            TimelineEntry::Call { call, is_miss } => {
-                let made = call.invocation;
-                Self::Call(Box::new(CallView {
-                    at: made.started_at,
-                    id: made.id.to_string(),
-                    session: made.session.to_string(),
-                    work_session: made.work_session.map(|id| id.to_string()),
-                    tool: ToolView::new(made.upstream.as_str(), made.tool.as_str()),
-                    source: made.source.as_str(),
-                    is_miss,
-                    outcome: call.end.as_ref().map(|end| end.outcome.as_str()),
-                    duration_us: call.end.as_ref().map(|end| end.duration_us),
-                    wait_us: call.end.as_ref().map(|end| end.wait_us),
-                }))
-            }
-            TimelineEntry::List(list) => Self::List(Box::new((*list).into())),
-            TimelineEntry::Search(search) => Self::Search(Box::new((*search).into())),
+/// Returns the entries of a timeline, which are in the order of their times.
+pub(super) fn entries(timeline: Vec<TimelineEntry>) -> Vec<EntryView> {
+    let mut returned: HashSet<ToolRef> = HashSet::new();
+    let views = timeline.into_iter().map(|entry| match entry {
+        TimelineEntry::Call { call, is_miss } => {
+            let call = CallView::new(*call, &returned);
+            EntryView::Call(Box::new(CallView { is_miss, ..call }))
+        }
+        TimelineEntry::List(list) => EntryView::List(Box::new((*list).into())),
+        TimelineEntry::Search(search) => {
+            let results = search.results.iter();
+            returned.extend(results.map(|result| result.tool.clone()));
+            EntryView::Search(Box::new((*search).into()))
+        }
+    });
+    views.collect()
+}
+
+impl CallView {
+    /// Returns the view of a call that is no miss. `returned` are the tools that earlier searches
+    /// returned.
+    fn new(call: InvocationSummary, returned: &HashSet<ToolRef>) -> Self {
+        let (made, end) = (call.invocation, call.end);
+        let tool = ToolRef {
+            upstream: made.upstream,
+            tool: made.tool,
+        };
+        let is_result = returned.contains(&tool);
+        let named_by = if is_result { "search" } else { "other_answer" };
+        Self {
+            at: made.started_at,
+            id: made.id.to_string(),
+            session: made.session.to_string(),
+            work_session: made.work_session.map(|id| id.to_string()),
+            tool: (&tool).into(),
+            source: made.source.as_str(),
+            named_by: (made.source == ToolSource::Found).then_some(named_by),
+            is_miss: false,
+            outcome: end.as_ref().map(|end| end.outcome.as_str()),
+            error: end.as_ref().and_then(error_text),
+            duration_us: end.as_ref().map(|end| end.duration_us),
+            wait_us: end.as_ref().map(|end| end.wait_us),
         }
     }
+}
+
+/// Returns the beginning of the text of a stored result that is an error.
+fn error_text(end: &InvocationEnd) -> Option<String> {
+    let result = end
+        .result
+        .as_ref()
+        .filter(|_| end.outcome == Outcome::Error)?;
+    let result: serde_json::Value = serde_json::from_str(result).ok()?;
+    let content = result.get("content")?.as_array()?;
+    let text = content.iter().find_map(|part| part.get("text")?.as_str())?;
+    Some(text.chars().take(MAX_ERROR_CHARS).collect())
 }

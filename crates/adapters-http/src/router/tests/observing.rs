@@ -5,13 +5,16 @@ use riglm_domain::catalog::tool::{ToolListing, ToolPage, ToolRef};
 use riglm_domain::id::{InvocationId, RunId, SearchId, SessionId, UpstreamName, WorkSessionId};
 use riglm_domain::mcp::protocol::{Revision, Transport};
 use riglm_domain::privacy::canonical::KeyedHasher;
-use riglm_domain::retrieval::search::{Search, SearchQuality};
-use riglm_domain::selection::shown::{ListShown, ToolSet};
+use riglm_domain::retrieval::search::{ScoredTool, Search, SearchQuality};
+use riglm_domain::selection::shown::{ListShown, SelectionDetails, SelectionMode, ToolSet};
 use riglm_domain::usage::feedback::Comment;
 use riglm_domain::usage::invocation::{CallTokens, Invocation, InvocationEnd, Outcome, ToolSource};
 use riglm_domain::usage::record::Record;
 use riglm_domain::usage::session::{ClientInfo, Session};
-use riglm_ports::analytics::{DiscoveryRepository as _, RecordSink as _};
+use riglm_domain::usage::work_session::{IdleGap, WorkSession, WorkSessionKey};
+use riglm_ports::analytics::{
+    DiscoveryRepository as _, RecordSink as _, WorkSessionRepository as _,
+};
 use serde_json::{Value, json};
 
 use super::problems::{OPERATOR, problems};
@@ -25,11 +28,11 @@ fn tool(name: &str) -> ToolRef {
     }
 }
 
-fn at(second: i64) -> jiff::Timestamp {
+pub(super) fn at(second: i64) -> jiff::Timestamp {
     NOW + jiff::SignedDuration::from_secs(second)
 }
 
-fn session(n: u8) -> Session {
+pub(super) fn session(n: u8) -> Session {
     Session {
         id: SessionId::new(at(n.into()), [n; 10]),
         run: RunId::new(NOW, [1; 10]),
@@ -48,7 +51,7 @@ fn work() -> WorkSessionId {
     WorkSessionId::new(NOW, [9; 10])
 }
 
-fn call(session: &Session, n: u8, name: &str, source: ToolSource) -> [Record; 2] {
+pub(super) fn call(session: &Session, n: u8, name: &str, source: ToolSource) -> [Record; 2] {
     let id = InvocationId::new(at(i64::from(n)), [n; 10]);
     let opened = Invocation {
         id,
@@ -173,6 +176,164 @@ async fn session_timelines_are_ordered_and_include_misses() {
     assert_eq!(body["session"]["client"], "editor");
     let work = work().to_string();
     assert_eq!(body["session"]["work_sessions"], json!([work]));
+}
+
+#[tokio::test]
+async fn a_past_session_tells_what_its_newest_list_left_out() {
+    let (server, session) = busy().await;
+    let path = format!("/sessions/{}", session.id);
+    let (_, body) = server.get(&path).await;
+    // The list of an older version has no pool.
+    assert_eq!(body["hidden_tools"], json!([]));
+    let set = |names: &[&str]| ToolSet::new(names.iter().map(|name| tool(name)).collect());
+    let list = |second, shown: &[&str]| {
+        Record::ListShown(ListShown {
+            session: session.id,
+            principal: session.principal.clone(),
+            shown_at: at(second),
+            epoch: 2,
+            policy: "epoch".into(),
+            tools: set(shown),
+            n_available: 3,
+            selection: Some(SelectionDetails {
+                mode: SelectionMode::Prediction,
+                is_fallback: false,
+                reason: None,
+                size_choice: None,
+                expected_coverage: None,
+                pool: set(&["a/b c", "other", "read"]),
+                shown_tokens: 1,
+                available_tokens: 3,
+            }),
+        })
+    };
+    let closed = Record::SessionClosed {
+        session: session.id,
+        ended_at: at(12),
+    };
+    let records = [list(9, &["other"]), list(10, &["read"]), closed];
+    server.store.apply(&records).await.unwrap();
+    let (_, body) = server.get(&path).await;
+    assert_eq!(body["session"]["state"], "past");
+    let hidden = body["hidden_tools"].as_array().unwrap().iter();
+    let hidden: Vec<&str> = hidden.map(|it| it["tool"].as_str().unwrap()).collect();
+    assert_eq!(hidden, ["a/b c", "other"]);
+
+    // A work session that begins afterwards shows no list, so it knows of none that left tools out.
+    let later = WorkSession {
+        id: WorkSessionId::new(at(11), [8; 10]),
+        key: WorkSessionKey(session.client),
+        principal: session.principal.clone(),
+        client: session.client,
+        started_at: at(11),
+        last_active_at: at(11),
+    };
+    let gap = IdleGap::default();
+    let begun = server.store.resolve_work_session(&later, gap).await;
+    assert_eq!(begun.unwrap().id, later.id);
+    let [mut opened, _] = call(&session, 12, "read", ToolSource::Shown);
+    if let Record::CallOpened(call) = &mut opened {
+        call.work_session = Some(later.id);
+    }
+    server.store.apply(&[opened]).await.unwrap();
+    let (_, body) = server.get(&format!("/sessions/{}", later.id)).await;
+    assert_eq!(body["timeline"].as_array().map(Vec::len), Some(1), "{body}");
+    assert_eq!(body["hidden_tools"], json!([]));
+}
+
+#[tokio::test]
+async fn a_found_tool_names_the_answer_that_it_was_in() {
+    let (server, session) = busy().await;
+    let path = format!("/sessions/{}", session.id);
+    let (_, body) = server.get(&path).await;
+    let named_by = |body: &Value, at: usize| body["timeline"][at]["named_by"].clone();
+    // The search of the session returned no tool: another answer named it.
+    assert_eq!(body["timeline"][3]["source"], "found");
+    assert_eq!(named_by(&body, 3), "other_answer");
+    assert_eq!(
+        [named_by(&body, 1), named_by(&body, 4)],
+        [Value::Null, Value::Null]
+    );
+    let search = Search {
+        id: SearchId::new(at(8), [8; 10]),
+        session: session.id,
+        principal: session.principal.clone(),
+        searched_at: at(8),
+        duration_us: 300,
+        query_hash: KeyedHasher::new(&[0; 32]).hash_text("other"),
+        query: None,
+        quality: SearchQuality::High,
+        results: vec![ScoredTool {
+            tool: tool("other"),
+            score: 1.0,
+        }],
+    };
+    let mut records = vec![Record::Searched(search)];
+    records.extend(call(&session, 9, "other", ToolSource::Found));
+    server.store.apply(&records).await.unwrap();
+    let (_, body) = server.get(&path).await;
+    assert_eq!(named_by(&body, 3), "other_answer");
+    assert_eq!(named_by(&body, 7), "search");
+}
+
+#[tokio::test]
+async fn a_failed_call_has_the_stored_text_of_its_error() {
+    let (server, session) = busy().await;
+    let text = "\u{202e}not found ".repeat(100);
+    let stored = json!({"isError": true, "content": [
+        {"type": "image", "data": "AA=="},
+        {"type": "text", "text": text},
+    ]});
+    let fails = [
+        (8, Outcome::Error, Some(stored.to_string())),
+        (9, Outcome::Error, None),
+        (10, Outcome::Error, Some("\"[9 bytes left out]\"".into())),
+        (11, Outcome::Ok, Some(stored.to_string())),
+    ];
+    for (n, outcome, result) in fails {
+        let [opened, closed] = call(&session, n, "read", ToolSource::Shown);
+        let Record::CallClosed(end) = closed else {
+            panic!("{closed:?}")
+        };
+        let closed = Record::CallClosed(InvocationEnd {
+            outcome,
+            result,
+            ..end
+        });
+        server.store.apply(&[opened, closed]).await.unwrap();
+    }
+    let (_, body) = server.get(&format!("/sessions/{}", session.id)).await;
+    let timeline = body["timeline"].as_array().unwrap();
+    let errors: Vec<&Value> = timeline[6..].iter().map(|entry| &entry["error"]).collect();
+    let beginning: String = text.chars().take(300).collect();
+    assert_eq!(
+        errors,
+        [&json!(beginning), &Value::Null, &Value::Null, &Value::Null]
+    );
+}
+
+#[tokio::test]
+async fn listed_sessions_have_their_lists_and_the_version_of_the_client() {
+    let (server, _) = busy().await;
+    let opened = Record::SessionOpened(self::session(2));
+    server.store.apply(&[opened]).await.unwrap();
+    let (status, body) = server.get("/sessions").await;
+    assert_eq!(status, 200, "{body}");
+    let [without_list, listed] = &body["sessions"].as_array().unwrap()[..] else {
+        panic!("{body}")
+    };
+    assert_eq!(without_list["lists"], Value::Null);
+    assert_eq!(listed["client_version"], "1.0");
+    let lists = &listed["lists"];
+    for (member, expected) in [
+        ("shown_tools", 1),
+        ("available_tools", 3),
+        ("searches", 1),
+        ("misses", 1),
+    ] {
+        assert_eq!(lists[member], expected, "{member}: {lists}");
+    }
+    assert!(lists["tokens_saved"].is_i64(), "{lists}");
 }
 
 #[tokio::test]

@@ -56,7 +56,7 @@ pub(super) fn parts_with(
     let queries = store.map(|store| {
         let queries = Queries::new(store.clone(), clock.clone());
         let counter = CachedTokenCounter::new(Arc::new(WordCounter));
-        Arc::new(queries.with_token_counter(counter))
+        Arc::new(queries.with_token_counter(Arc::new(counter)))
     });
     let proxy = Arc::new(Proxy::new(ProxyParts {
         recorder: Arc::clone(&recorder),

@@ -55,6 +55,25 @@ pub struct Timeline {
     pub is_cut: bool,
 }
 
+impl Timeline {
+    /// Returns the newest list among the events.
+    fn newest_list(&self) -> Option<&ListShown> {
+        self.entries.iter().rev().find_map(|entry| match entry {
+            TimelineEntry::List(list) => Some(&**list),
+            TimelineEntry::Call { .. } | TimelineEntry::Search(_) => None,
+        })
+    }
+
+    /// Returns the tools of the default pool that the newest list among the events left out, at most
+    /// `limit`, in the order of the pool. Empty without such a list, and if the pool is not recorded.
+    #[must_use]
+    pub fn hidden_tools(&self, limit: usize) -> Vec<ToolRef> {
+        let left_out = self.newest_list().and_then(ListShown::removed_from_pool);
+        let left_out = left_out.unwrap_or_default().into_iter();
+        left_out.take(limit).cloned().collect()
+    }
+}
+
 impl Queries {
     /// Returns the newest calls, lists and searches of a session, at most `limit` of each. Lists
     /// and searches are recorded per session. A work session gets the lists and searches of its

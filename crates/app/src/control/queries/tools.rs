@@ -9,7 +9,7 @@ use jiff::Timestamp;
 use riglm_domain::catalog::tool::{ToolDefinition, ToolRef};
 use riglm_domain::id::{InvocationId, UpstreamName};
 use riglm_domain::usage::{ToolCooccurrence, ToolStatistics, ToolTransition};
-use riglm_ports::analytics::{InvocationFilter, StoreError};
+use riglm_ports::analytics::StoreError;
 use riglm_ports::token_counter::TokenCounter as _;
 
 use super::Queries;
@@ -201,18 +201,18 @@ impl Queries {
         let recent = self.recent_uses().await?;
         let ever = self.store.frequencies(None, Timestamp::UNIX_EPOCH).await?;
         let called: HashSet<ToolRef> = ever.into_iter().map(|one| one.tool).collect();
+        let is_older = |tool: &&ToolRef| called.contains(*tool) && !recent.contains_key(*tool);
+        let older: Vec<ToolRef> = names.iter().filter(is_older).cloned().collect();
+        let older: HashMap<ToolRef, Timestamp> =
+            self.store.last_calls(&older).await?.into_iter().collect();
         let definition_tokens = self.definition_tokens(&tools).await;
         let mut used = Vec::with_capacity(tools.len());
         for (known, definition_tokens) in tools.into_iter().zip(definition_tokens) {
             let recent = recent.get(&known.tool);
-            let last_call = match recent {
-                Some(recent) => Some(recent.last_call),
-                None if called.contains(&known.tool) => self.last_call(&known.tool).await?,
-                None => None,
-            };
+            let last_call = recent.map(|recent| recent.last_call);
             used.push(UsedTool {
                 statistics: statistics.remove(&known.tool),
-                last_call,
+                last_call: last_call.or_else(|| older.get(&known.tool).copied()),
                 definition_tokens,
                 result_tokens: recent.and_then(|recent| recent.result_tokens),
                 known,
@@ -296,16 +296,6 @@ impl Queries {
             }
         }
         Ok(uses)
-    }
-
-    async fn last_call(&self, tool: &ToolRef) -> Result<Option<Timestamp>, StoreError> {
-        let filter = InvocationFilter {
-            tool: Some(tool.tool.clone()),
-            upstream: Some(tool.upstream.clone()),
-            ..InvocationFilter::default()
-        };
-        let newest = self.store.invocations(&filter, 1).await?;
-        Ok(newest.first().map(|call| call.invocation.started_at))
     }
 
     /// Returns the usage of each upstream that ever listed tools or was called in the last `days`.
@@ -464,7 +454,7 @@ mod tests {
         assert!(used.iter().all(|used| used.definition_tokens.is_none()));
 
         let counter = CachedTokenCounter::new(Arc::new(WordCounter));
-        let queries = queries.with_token_counter(counter);
+        let queries = queries.with_token_counter(Arc::new(counter));
         let used = queries.used_tools(30).await.unwrap();
         assert!(used.iter().all(|used| used.definition_tokens == Some(1)));
     }

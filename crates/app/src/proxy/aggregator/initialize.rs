@@ -20,6 +20,7 @@ use crate::proxy::aggregator::fan_out::ask;
 use crate::proxy::client_description::ClientDescription;
 use crate::proxy::list_kind::ListChange;
 use crate::proxy::session::ClientSession;
+use crate::proxy::session_app;
 use crate::proxy::session_jobs::Reply;
 use crate::proxy::upstream_session::UpstreamSession;
 
@@ -56,7 +57,8 @@ pub(in crate::proxy) async fn initialize(session: &Arc<ClientSession>, message: 
     if let Some(instructions) = aggregate_instructions(&named) {
         result["instructions"] = Value::from(instructions);
     }
-    let capabilities = aggregate_capabilities(&initialize_results);
+    let declared = with_session_app(session, params, &initialize_results);
+    let capabilities = aggregate_capabilities(&declared);
     Reply::Result(edit::with_member(
         &result.to_string(),
         "capabilities",
@@ -87,12 +89,28 @@ pub(in crate::proxy) async fn discover(session: &Arc<ClientSession>, message: &M
     result["ttlMs"] = Value::from(0);
     result["cacheScope"] = Value::from("private");
     result["_meta"] = json!({ SERVER_INFO: server_info() });
-    let capabilities = aggregate_capabilities(&initialize_results);
+    let params = message.single().and_then(|part| message.params(part));
+    let declared = with_session_app(session, params, &initialize_results);
+    let capabilities = aggregate_capabilities(&declared);
     Reply::Result(edit::with_member(
         &result.to_string(),
         "capabilities",
         &capabilities,
     ))
+}
+
+/// Returns the handshake results of the upstreams, and of the proxy if it offers a resource to the
+/// sender of a request with these `params`.
+fn with_session_app(
+    session: &ClientSession,
+    params: Option<&str>,
+    initialize_results: &[Option<Arc<str>>],
+) -> Vec<Option<Arc<str>>> {
+    let mut declared = initialize_results.to_vec();
+    if (session.shared).offers_session_app(&session.client_context, params) {
+        declared.push(Some(session_app::RESOURCES_DECLARED.into()));
+    }
+    declared
 }
 
 /// Connects an upstream and returns its handshake result. Returns its last known result if it

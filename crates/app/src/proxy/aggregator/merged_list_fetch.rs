@@ -28,6 +28,7 @@ use crate::proxy::list_kind::ListKind;
 use crate::proxy::list_template::{ListFetchError, ListTemplate};
 use crate::proxy::own_tools::server_text;
 use crate::proxy::session::ClientSession;
+use crate::proxy::session_app::{self, ListPosition};
 use crate::proxy::session_jobs::Reply;
 use crate::proxy::upstream_cache::{CachedList, ListKey};
 use crate::proxy::upstream_session::UpstreamSession;
@@ -154,9 +155,21 @@ pub(in crate::proxy) async fn list_page(
     {
         session.client_context.note_own_tools();
         let revision = session.client_context.revision();
-        let definitions = tool.definitions(revision.as_ref(), taken_names(tool, list));
+        let useless = (session.shared).useless_own_tools(&session.client_context, params);
+        let left_out = taken_names(tool, list).and(useless);
+        let definitions = tool.definitions(revision.as_ref(), left_out);
         let definitions = definitions.iter();
         page = definitions.fold(page, |page, (_, tool)| edit::with_element(&page, tool));
+    }
+    let offers_app = kind == ListKind::Resources
+        && (session.shared).offers_session_app(&session.client_context, params);
+    if offers_app {
+        let position = if is_last {
+            ListPosition::Last
+        } else {
+            ListPosition::Within
+        };
+        page = session_app::with_entry(&page, position).unwrap_or(page);
     }
     let mut result = edit::with_member(&gathered.result(), kind.member(), &page);
     if !is_last {
@@ -165,8 +178,8 @@ pub(in crate::proxy) async fn list_page(
     }
     if era == Era::Modern {
         // All pages of a list need the same cache scope, and a cursor may lead to the list of
-        // another client.
-        let scope = if gathered.is_public && list.len() <= n {
+        // another client. Other clients do not get the app.
+        let scope = if gathered.is_public && list.len() <= n && !offers_app {
             r#""public""#
         } else {
             r#""private""#

@@ -23,7 +23,8 @@ use super::own_tool::OwnTool;
 use super::paging::{read_on, truncation_disabled};
 use super::rating::rate;
 use super::recommending::recommend;
-use crate::proxy::client_context::ClientContext;
+use super::session_view::show_session;
+use crate::proxy::client_context::{ClientContext, SessionMembers};
 use crate::proxy::list_template::ListFetchError;
 use crate::proxy::shared_state::SharedState;
 use crate::safeguards::{Admission, GuardedCall, OwnKind};
@@ -42,6 +43,8 @@ pub(in crate::proxy) struct ToolCaller<'a> {
     /// The session key of the request.
     pub(in crate::proxy) session: SessionKey,
     pub(in crate::proxy) era: Era,
+    /// The clients that may belong to this session.
+    pub(in crate::proxy) members: SessionMembers,
     /// The list that the client sees, if lists are selected.
     pub(in crate::proxy) shown: Option<Arc<ShownList>>,
     /// The skills of the servers, for searches.
@@ -166,6 +169,7 @@ impl OwnTools {
             OwnTool::Recommend => return recommend(requester, arguments, catalog).await,
             OwnTool::RateTool => return rate(requester, arguments, catalog).await,
             OwnTool::ReadMore => return truncation_disabled(requester),
+            OwnTool::ShowSession => return show_session(requester, catalog).await,
             OwnTool::Search | OwnTool::CallTool | OwnTool::SetContext => {}
         }
         let arguments = match Arguments::read(tool, arguments) {
@@ -298,6 +302,7 @@ fn kind_of(tool: OwnTool) -> OwnKind {
         OwnTool::CallTool | OwnTool::Recommend | OwnTool::RateTool | OwnTool::ReadMore => {
             OwnKind::Other
         }
+        OwnTool::ShowSession => OwnKind::View,
     }
 }
 

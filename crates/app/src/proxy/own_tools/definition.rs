@@ -6,6 +6,7 @@ use serde_json::{Value, json};
 
 use super::arguments::{MAX_LIMIT, MAX_QUERY_CHARS};
 use super::own_tool::OwnTool;
+use crate::proxy::session_app::SESSION_APP;
 
 /// The description of the search tool.
 const SEARCH: &str = "Finds tools by what they do, among all tools of this server, those that \
@@ -30,6 +31,11 @@ const RATE_TOOL: &str = "Say what a tool of this server was worth after you used
 const READ_MORE: &str = "Returns the next part of a result that was cut because of its length. Take \
     handle and offset from the end of the part that you have.";
 
+/// The description of the tool that shows the session.
+const SHOW_SESSION: &str = "Shows the user this session of the tool proxy: which tools are listed, \
+    which are hidden and why, the recent calls, and which tools are likely next. Use it when the user \
+    asks about the tools of this session.";
+
 /// The texts of a definition, which never change.
 #[derive(Debug)]
 pub(super) struct Definitions {
@@ -37,7 +43,8 @@ pub(super) struct Definitions {
     basic: String,
     /// With `annotations`.
     annotated: String,
-    /// With `title`, and with `outputSchema` if the output has a fixed form.
+    /// With `title`, with `outputSchema` if the output has a fixed form, and with the app that shows
+    /// it, if there is one.
     full: String,
 }
 
@@ -49,6 +56,7 @@ impl Definitions {
             input_schema,
             output_schema,
             effect,
+            app,
         } = Texts::of(tool);
         let basic = json!({
             "name": name,
@@ -67,6 +75,10 @@ impl Definitions {
         let mut full = with_member(&annotated, "title", &Value::from(title).to_string());
         if let Some(schema) = output_schema {
             full = with_member(&full, "outputSchema", &schema.to_string());
+        }
+        if let Some(uri) = app {
+            let meta = json!({"ui": {"resourceUri": uri}});
+            full = with_member(&full, "_meta", &meta.to_string());
         }
         Self {
             basic,
@@ -92,6 +104,8 @@ struct Texts {
     input_schema: Value,
     output_schema: Option<Value>,
     effect: Effect,
+    /// The URI of the app that shows results.
+    app: Option<&'static str>,
 }
 
 /// The effect of calls of a tool.
@@ -114,6 +128,7 @@ impl Texts {
                 input_schema: search_schema(),
                 output_schema: Some(output_schema()),
                 effect: Effect::None,
+                app: None,
             },
             OwnTool::CallTool => Self {
                 title: "Call a tool",
@@ -121,6 +136,7 @@ impl Texts {
                 input_schema: call_schema(),
                 output_schema: None,
                 effect: Effect::Any,
+                app: None,
             },
             OwnTool::Recommend => Self {
                 title: "Recommend tools",
@@ -128,6 +144,7 @@ impl Texts {
                 input_schema: super::recommending::input_schema(),
                 output_schema: Some(super::recommending::output_schema()),
                 effect: Effect::None,
+                app: None,
             },
             OwnTool::RateTool => Self {
                 title: "Rate a tool",
@@ -135,6 +152,7 @@ impl Texts {
                 input_schema: super::rating::input_schema(),
                 output_schema: None,
                 effect: Effect::Adds,
+                app: None,
             },
             OwnTool::ReadMore => Self {
                 title: "Read more",
@@ -142,6 +160,7 @@ impl Texts {
                 input_schema: super::paging::input_schema(),
                 output_schema: None,
                 effect: Effect::None,
+                app: None,
             },
             OwnTool::SetContext => Self {
                 title: "Set context",
@@ -149,6 +168,15 @@ impl Texts {
                 input_schema: context_schema(),
                 output_schema: Some(output_schema()),
                 effect: Effect::None,
+                app: None,
+            },
+            OwnTool::ShowSession => Self {
+                title: "Show session",
+                description: SHOW_SESSION,
+                input_schema: json!({"type": "object", "properties": {}}),
+                output_schema: Some(super::session_view::output_schema()),
+                effect: Effect::None,
+                app: Some(SESSION_APP),
             },
         }
     }
@@ -285,6 +313,7 @@ mod tests {
         let annotated = [&basic[..], &["annotations"]].concat();
         let titled = [&annotated[..], &["title"]].concat();
         let full = [&titled[..], &["outputSchema"]].concat();
+        let with_app = [&full[..], &["_meta"]].concat();
         for tool in OwnTool::ALL {
             assert_eq!(keys(tool, "2024-11-05"), basic);
             assert_eq!(keys(tool, "2025-03-26"), annotated);
@@ -292,7 +321,11 @@ mod tests {
                 tool,
                 OwnTool::CallTool | OwnTool::RateTool | OwnTool::ReadMore
             );
-            let all = if is_text { &titled } else { &full };
+            let all = match tool {
+                OwnTool::ShowSession => &with_app,
+                _ if is_text => &titled,
+                _ => &full,
+            };
             assert_eq!(keys(tool, "2025-06-18"), *all);
             assert_eq!(keys(tool, "2026-07-28"), *all);
         }

@@ -19,17 +19,20 @@ pub enum OwnTool {
     RateTool,
     /// Returns the next part of a truncated result.
     ReadMore,
+    /// Shows the session, in the app of the proxy.
+    ShowSession,
 }
 
 impl OwnTool {
     /// All own tools in list order.
-    pub(in crate::proxy) const ALL: [Self; 6] = [
+    pub(in crate::proxy) const ALL: [Self; 7] = [
         Self::Search,
         Self::CallTool,
         Self::SetContext,
         Self::Recommend,
         Self::RateTool,
         Self::ReadMore,
+        Self::ShowSession,
     ];
 
     fn bit(self) -> u8 {
@@ -40,6 +43,7 @@ impl OwnTool {
             Self::Recommend => 8,
             Self::RateTool => 16,
             Self::ReadMore => 32,
+            Self::ShowSession => 64,
         }
     }
 
@@ -52,6 +56,7 @@ impl OwnTool {
             Self::Recommend => "recommend.tool_name",
             Self::RateTool => "recommend.rate_tool_name",
             Self::ReadMore => "safeguards.long_results.tool_name",
+            Self::ShowSession => "search.show_session_name",
         }
     }
 }
@@ -65,7 +70,7 @@ pub(in crate::proxy) type TakenNames = OwnToolSet;
 
 impl OwnToolSet {
     /// The set of all own tools.
-    pub const ALL: Self = Self(63);
+    pub const ALL: Self = Self(127);
 
     /// Adds a tool.
     pub fn add(&mut self, tool: OwnTool) {
@@ -158,6 +163,8 @@ pub struct OwnToolNames {
     pub rate_tool: Option<ToolName>,
     /// The name of the tool for paging through truncated results; `None` if it is disabled.
     pub read_more: Option<ToolName>,
+    /// The name of the tool that shows the session in an app; `None` if it is disabled.
+    pub show_session: Option<ToolName>,
 }
 
 impl OwnToolNames {
@@ -170,13 +177,15 @@ impl OwnToolNames {
             &self.recommend,
             &self.rate_tool,
             &self.read_more,
+            &self.show_session,
         ];
         all.into_iter().flatten()
     }
 
-    /// Returns the names without those that an upstream uses.
-    pub(super) fn without(&self, taken: TakenNames) -> Self {
-        let free = |tool, name: &Option<ToolName>| name.clone().filter(|_| !taken.has(tool));
+    /// Returns the names without those of some tools.
+    #[must_use]
+    pub fn without(&self, tools: OwnToolSet) -> Self {
+        let free = |tool, name: &Option<ToolName>| name.clone().filter(|_| !tools.has(tool));
         Self {
             search: free(OwnTool::Search, &self.search),
             call_tool: free(OwnTool::CallTool, &self.call_tool),
@@ -184,6 +193,7 @@ impl OwnToolNames {
             recommend: free(OwnTool::Recommend, &self.recommend),
             rate_tool: free(OwnTool::RateTool, &self.rate_tool),
             read_more: free(OwnTool::ReadMore, &self.read_more),
+            show_session: free(OwnTool::ShowSession, &self.show_session),
         }
     }
 
@@ -195,6 +205,7 @@ impl OwnToolNames {
             OwnTool::Recommend => &self.recommend,
             OwnTool::RateTool => &self.rate_tool,
             OwnTool::ReadMore => &self.read_more,
+            OwnTool::ShowSession => &self.show_session,
         };
         name.as_ref().map(ToolName::as_str)
     }
@@ -221,6 +232,19 @@ mod tests {
             OwnTool::ALL.into_iter().collect::<OwnToolSet>(),
             OwnToolSet::ALL
         );
+    }
+
+    #[test]
+    fn names_of_tools_that_are_off_are_left_out() {
+        let names = OwnToolNames {
+            search: Some("search".into()),
+            show_session: Some("show_session".into()),
+            ..OwnToolNames::default()
+        };
+        let on = names.without([OwnTool::ShowSession].into_iter().collect());
+        let on: Vec<&str> = on.names().map(ToolName::as_str).collect();
+        assert_eq!(on, ["search"]);
+        assert_eq!(names.without(OwnToolSet::default()), names);
     }
 
     #[test]

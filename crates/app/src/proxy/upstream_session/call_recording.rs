@@ -9,6 +9,7 @@ use riglm_domain::id::{InvocationId, SessionId, ToolName, WorkSessionId};
 use riglm_domain::mcp::message::{Envelope, Message};
 use riglm_domain::mcp::protocol::Era;
 use riglm_domain::mcp::rpc_error::{RpcError, RpcErrorCode};
+use riglm_domain::selection::ExpectedCoverage;
 use riglm_domain::usage::invocation::{Outcome, SessionKey, ToolSource};
 use riglm_ports::observer::{Event, EventOrigin, ToolCalledEvent};
 use riglm_ports::tracer::SpanOperation;
@@ -167,7 +168,9 @@ impl CallRecording {
                 tool,
                 source,
                 is_first_use: (listed.as_ref()).is_some_and(|(listed, _)| listed.is_first_use),
-                predicted_mass: listed.as_ref().and_then(|(listed, _)| listed.shown.mass),
+                predicted_mass: (listed.as_ref())
+                    .and_then(|(listed, _)| listed.shown.expected_coverage)
+                    .map(ExpectedCoverage::get),
             };
             let origin = EventOrigin::of_session(&client_context.principal, session_key)
                 .with_connection(session);
@@ -216,6 +219,7 @@ impl CallRecording {
         Ok(CallRow {
             id,
             call: LogicalCall { first, sequence },
+            session_key,
             is_hidden,
             lesson: searched.map(|tool| {
                 Box::new(LearningReport {

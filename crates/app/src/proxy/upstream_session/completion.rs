@@ -15,8 +15,10 @@ use riglm_ports::upstream::UpstreamError;
 
 use super::UpstreamSession;
 use super::connection::RETRY_LATER;
+use super::recorded_names::recorded_tool;
 use super::upstream_requests::{Pending, RequestPurpose, SendState};
 use crate::proxy::client_requests::EndingRequest;
+use crate::proxy::recent_calls::EndedCall;
 use crate::tracking::micros;
 
 /// The answer to a request, as far as its row needs it.
@@ -58,6 +60,17 @@ impl UpstreamSession {
                     Response::Message { size_bytes, result } => (size_bytes, result),
                 };
                 recorder.call_closed(row.id, outcome, times, response).await;
+                if let Some(tool) = pending.tool
+                    && self.scope.shared.has_session_app()
+                {
+                    self.scope.client_context.calls.add(EndedCall {
+                        session_key: row.session_key,
+                        tool: self.scope.tool_ref(&recorded_tool(tool)),
+                        outcome,
+                        began_at: pending.started_at,
+                        duration: times.duration,
+                    });
+                }
                 if let Some(lesson) = row.lesson {
                     self.recording.report_end(*lesson, row.id, outcome).await;
                 }

@@ -25,8 +25,10 @@ use super::message_depth::nested_request_error;
 use super::safeguards::with_guard_notes;
 use super::scope::UpstreamScope;
 use super::upstream_requests::{Pending, RequestPurpose, ServerRequest};
-use crate::proxy::request_params::{IdMember, agreed_revision, id_member};
+use crate::proxy::list_kind::{ListChange, ListKind};
+use crate::proxy::request_params::{IdMember, RequestParams, agreed_revision, id_member};
 use crate::proxy::request_tracing::end_of;
+use crate::proxy::session_app;
 use crate::safeguards::ListText;
 
 /// The notifications that concern the server as a whole and never one request.
@@ -46,6 +48,8 @@ const TOOLS_CHANGED: &str = STANDALONE[0];
 const ACKNOWLEDGED: &str = "notifications/subscriptions/acknowledged";
 
 const PROGRESS: &str = "notifications/progress";
+/// The error code for an unknown method.
+const METHOD_NOT_FOUND: &str = "-32601";
 
 /// The minimum time between progress and the answer that follows it.
 ///
@@ -326,9 +330,10 @@ impl UpstreamSession {
         pending: Pending,
     ) -> Option<(Message, Outcome)> {
         let result = message.result(envelope);
+        let with_app = self.answer_with_app(&message, envelope, &pending);
         let mut outcome = match result {
-            Some(_) => Outcome::Ok,
-            None => Outcome::Error,
+            None if with_app.is_none() => Outcome::Error,
+            _ => Outcome::Ok,
         };
         let message = match pending.purpose {
             RequestPurpose::Own(waiting) => {
@@ -346,6 +351,10 @@ impl UpstreamSession {
                     if lists.is_some() && !self.scope.is_merged() {
                         promised = with_list_changed(result);
                         self.scope.client_context.note_promise();
+                    }
+                    if self.offers_app(None) {
+                        let shown = promised.as_deref().unwrap_or(result);
+                        promised = session_app::with_resources(shown).or(promised);
                     }
                 } else {
                     self.note_trouble(&UpstreamError::from_refusal(&message), true);
@@ -372,7 +381,7 @@ impl UpstreamSession {
                 if let Some(result) = result {
                     self.tools.note_discovery(result);
                 }
-                message
+                with_app.unwrap_or(message)
             }
             RequestPurpose::Call(_) | RequestPurpose::Exchange { .. } => {
                 let is_call = matches!(pending.purpose, RequestPurpose::Call(_));
@@ -391,13 +400,54 @@ impl UpstreamSession {
                     self.intents.on_result(&message, envelope).await;
                 }
                 self.complete(pending, outcome, response).await;
-                message
+                with_app.unwrap_or(message)
             }
             // The purpose of a cancelled request is not stored, so it may have been a list.
             _ if pending.is_cancelled => self.scope.without_forbidden(message, |_| true),
-            RequestPurpose::Listen { .. } | RequestPurpose::Other => message,
+            RequestPurpose::Listen { .. } | RequestPurpose::Other => with_app.unwrap_or(message),
         };
         Some((message, outcome))
+    }
+
+    /// Returns whether the app of the proxy is among the resources of the sender of a request with
+    /// these `params`. With several upstreams the aggregator adds it.
+    fn offers_app(&self, params: Option<&str>) -> bool {
+        let UpstreamScope {
+            shared,
+            client_context,
+            ..
+        } = &*self.scope;
+        !self.scope.is_merged() && shared.offers_session_app(client_context, params)
+    }
+
+    /// Returns the answer with the app of the proxy, to a list of resources or a discovery of a
+    /// client that shows apps. Returns `None` if the answer stays as it is.
+    fn answer_with_app(
+        &self,
+        answer: &Message,
+        envelope: &Envelope,
+        asked: &Pending,
+    ) -> Option<Message> {
+        let request = asked.message.as_ref().filter(|_| !asked.is_cancelled)?;
+        let part = request.single()?;
+        let params = request.params(part);
+        let result = answer.result(envelope);
+        let method = part.method()?;
+        if method == "server/discover" {
+            let declared = session_app::with_resources(result?).filter(|_| self.offers_app(params));
+            return Some(answer.with_result(&declared?));
+        }
+        let kind = ListKind::of_method(method)?;
+        if kind.change() != ListChange::Resources || !self.offers_app(params) {
+            return None;
+        }
+        if let Some(result) = result {
+            return Some(answer.with_result(&session_app::list_with_entry(kind, result)?));
+        }
+        let is_unknown = member(answer.error(envelope)?, "code") == Some(METHOD_NOT_FOUND);
+        let era = RequestParams::read(params).era();
+        let list = session_app::list_without_upstream(kind, era).filter(|_| is_unknown)?;
+        Some(Message::success(envelope.id()?, &list))
     }
 
     /// Passes a list that the client is shown to the safeguards. With several upstreams the

@@ -12,6 +12,7 @@ use riglm_domain::mcp::scan::unescape;
 use riglm_domain::selection::shown::SelectionMode;
 use riglm_ports::observer::{Event, ListShownEvent};
 
+use super::scope::UpstreamScope;
 use super::upstream_requests::Pending;
 use super::upstream_tools::UpstreamTools;
 use crate::proxy::page_cache::SeenPage;
@@ -54,19 +55,23 @@ impl UpstreamTools {
         let at = cursor(asked, id);
         let seen = self.record_page(result, at.is_none()).await;
         let replacement = match &seen {
-            Some(seen) => self.replacement(result, seen, at.as_deref(), id).await,
+            Some(seen) => {
+                self.replacement(result, seen, at.as_deref(), asked, id)
+                    .await
+            }
             None => None,
         };
         RecordedList { seen, replacement }
     }
 
     /// Returns the result to show in place of a recorded page, or `None` to show it unchanged. The
-    /// page was requested with the cursor `at`.
+    /// page was requested with the cursor `at`, by the request `asked` with this id.
     async fn replacement(
         &self,
         result: &str,
         seen: &Arc<SeenPage>,
         at: Option<&str>,
+        asked: &Pending,
         id: Option<&RequestId>,
     ) -> Option<String> {
         let row = self.scope.session_id().await;
@@ -133,15 +138,24 @@ impl UpstreamTools {
         };
         self.scope.client_context.note_own_tools();
         let revision = self.scope.client_context.revision();
-        let definitions = tool.definitions(revision.as_ref(), self.taken_names());
+        let UpstreamScope {
+            shared,
+            client_context,
+            ..
+        } = &*self.scope;
+        let useless = shared.useless_own_tools(client_context, params(asked, id));
+        let definitions = tool.definitions(revision.as_ref(), self.taken_names().and(useless));
         let definitions: Vec<&str> = definitions.into_iter().map(|(_, text)| text).collect();
         if definitions.is_empty() {
             return shorter;
         }
-        Some(with_tools(
-            shorter.as_deref().unwrap_or(result),
-            &definitions,
-        ))
+        let all = with_tools(shorter.as_deref().unwrap_or(result), &definitions);
+        // Only clients that show apps get the tool that shows the session.
+        Some(if shared.has_session_app() {
+            private(&all)
+        } else {
+            all
+        })
     }
 
     /// Returns the page of a result and records it if it is new. Returns `None` if it cannot be
@@ -236,9 +250,14 @@ fn with_tools(result: &str, definitions: &[&str]) -> String {
 
 /// Returns the cursor of a list request.
 pub(super) fn cursor(asked: &Pending, id: Option<&RequestId>) -> Option<String> {
+    let cursor = member(params(asked, id)?, "cursor").and_then(unescape)?;
+    Some(cursor.into_owned())
+}
+
+/// Returns the `params` of a list request.
+fn params<'a>(asked: &'a Pending, id: Option<&RequestId>) -> Option<&'a str> {
     let message = asked.message.as_ref()?;
     let mut parts = message.envelopes().iter();
     let part = parts.find(|part| message.single().is_some() || part.id() == id)?;
-    let cursor = member(message.params(part)?, "cursor").and_then(unescape)?;
-    Some(cursor.into_owned())
+    message.params(part)
 }

@@ -53,6 +53,8 @@ pub(crate) struct CallRow {
     pub(crate) id: InvocationId,
     /// The logical call of all its rounds.
     pub(crate) call: LogicalCall,
+    /// The session key of the call.
+    pub(crate) session_key: SessionKey,
     /// Whether its tool is hidden in the client's list.
     pub(crate) is_hidden: bool,
     /// The report to the search and the recommender at its end, if one of them is enabled.

@@ -5,6 +5,7 @@ use riglm_domain::id::ToolName;
 use riglm_ports::fake::WordCounter;
 
 use super::*;
+use crate::safeguards::OwnKind;
 use crate::safeguards::testing::{Scene, session};
 
 /// Counts the words of a text times a hundred, so that a count differs from the estimate.
@@ -172,6 +173,19 @@ fn definitions_arguments_and_results_count() {
         results: 6_000,
     };
     assert_eq!(stage.token_use(), used);
+}
+
+#[test]
+fn of_a_view_only_the_text_for_the_model_counts() {
+    let stage = Stage::new(options(plan(1_000_000)));
+    let call = GuardedCall {
+        own: Some(OwnKind::View),
+        ..stage.call()
+    };
+    let (text, data) = (long(5_000), long(7_000));
+    let result = format!(r#"{{"content":["{text}"],"structuredContent":{{"x":"{data}"}}}}"#);
+    assert_eq!(stage.notice_text(&call, &result), None);
+    assert_eq!(stage.token_use().results, 5_001);
 }
 
 #[test]

@@ -17,13 +17,16 @@ use riglm_ports::fake::{ManualClock, MemoryStore, WordCounter};
 
 use super::*;
 use crate::selection::{ListIntent, Pool};
+use riglm_discovery::learning::NextTools;
 use riglm_discovery::learning::testing::trained_next_tools;
 use riglm_discovery::search::CatalogTool;
 
 mod app_tools;
 mod arms;
+mod expecting;
 mod exploring;
 mod fallback;
+mod forecasts;
 mod histories;
 mod options;
 mod topical;
@@ -82,6 +85,15 @@ fn lists_after(
         .map(|_| usual.iter().map(|n| tool(*n)).collect())
         .collect();
     let next_tools = trained_next_tools(&sessions, NOW, Arc::clone(is_failing));
+    lists_by(&Arc::new(next_tools), store, options)
+}
+
+/// Returns the lists of one process with this predictor.
+fn lists_by(
+    next_tools: &Arc<NextTools>,
+    store: Option<&Arc<MemoryStore>>,
+    options: FilteringConfig,
+) -> Lists {
     let stores = store.map(|store| ListStores {
         epochs: store.clone(),
         overrides: store.clone(),
@@ -95,7 +107,7 @@ fn lists_after(
         observer: Arc::new(riglm_ports::observer::NoObserver),
         options,
         profiles: HashMap::from([("narrow".into(), narrow())]),
-        predictions: Arc::new(next_tools).into(),
+        predictions: Arc::clone(next_tools).into(),
         stores,
         counter: Arc::new(WordCounter),
         clock: Arc::new(ManualClock::at(NOW)),

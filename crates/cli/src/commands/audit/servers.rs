@@ -1,22 +1,19 @@
 //! The servers that an audit lists: those of clients, and those of riglm.
 
-use std::collections::BTreeMap;
-use std::path::PathBuf;
-
-use riglm_adapters_clients::configuration::{ConfiguredServer, ConfiguredTransport, ServerNature};
+use riglm_adapters_clients::configuration::ServerNature;
 use riglm_adapters_clients::transcripts::{TranscriptClient, comparable_name};
-use riglm_adapters_mcp::upstream::{UpstreamConfig, UpstreamCredentials};
+use riglm_adapters_mcp::upstream::UpstreamConfig;
 use riglm_adapters_prediction::O200kTokenCounter;
 use riglm_domain::id::UpstreamName;
 use riglm_ports::token_counter::TokenCounter as _;
-use secrecy::SecretString;
 
 use super::called_names::CalledNames;
 use crate::args::ImportScope;
+use crate::commands::import::connection::{NoConnection, connection_to};
 use crate::commands::import::plan::{ImportPlan, ImportTarget, KnownServers};
 use crate::commands::import::sources::{ReadServers, error_text};
 use crate::commands::server_listing::{ListedTool, ServerLister};
-use crate::config::{ConfigError, Environment, InterpolationError, SecretsFile};
+use crate::config::{ConfigError, SecretsFile};
 
 /// The reason for missing tools with `--no-start`.
 const NOT_STARTED: &str = "it was not started";
@@ -39,16 +36,7 @@ pub(super) struct AuditedServer {
     clients: Vec<String>,
     /// Whether riglm has it.
     is_own: bool,
-    config: Result<UpstreamConfig, UnusableServer>,
-}
-
-/// The reason why a server cannot be asked.
-#[derive(Debug, thiserror::Error)]
-pub(super) enum UnusableServer {
-    #[error("{0}")]
-    Variable(#[from] InterpolationError),
-    #[error("{0}")]
-    Client(String),
+    config: Result<UpstreamConfig, NoConnection>,
 }
 
 /// The tools of a server, or the reason why they are unknown.
@@ -116,7 +104,7 @@ pub(super) fn audited_servers(
                 upstream: import.as_ref().and_then(|import| import.name_of(server)),
                 clients: Vec::new(),
                 is_own: false,
-                config: config_of(server, &variables),
+                config: connection_to(server, &variables),
             }),
         };
         all.add_clients(&audited, &merged.sources);
@@ -183,48 +171,6 @@ impl AuditedServers {
             ..server
         });
         name
-    }
-}
-
-/// Returns the connection to a server of a client.
-fn config_of(
-    server: &ConfiguredServer,
-    variables: &Environment,
-) -> Result<UpstreamConfig, UnusableServer> {
-    let expand = |text: &String| variables.expand(text);
-    let expand_all =
-        |values: &BTreeMap<String, String>| -> Result<BTreeMap<_, _>, InterpolationError> {
-            let values = values.iter();
-            values
-                .map(|(name, value)| Ok((name.clone(), expand(value)?)))
-                .collect()
-        };
-    match &server.transport {
-        ConfiguredTransport::Command(command) => {
-            let words = std::iter::once(&command.program).chain(&command.args);
-            let directory = command.cwd.as_ref().or(server.project.as_ref());
-            Ok(UpstreamConfig {
-                command: Some(words.map(expand).collect::<Result<_, _>>()?),
-                env: expand_all(&command.env)?,
-                cwd: directory.map(expand).transpose()?.map(PathBuf::from),
-                ..UpstreamConfig::default()
-            })
-        }
-        ConfiguredTransport::Url(url) => {
-            let scheme = if url.is_sse { "sse+" } else { "" };
-            let headers = expand_all(&url.headers)?.into_iter();
-            let bearer = url.bearer.as_ref().map(expand).transpose()?;
-            Ok(UpstreamConfig {
-                url: Some(format!("{scheme}{}", expand(&url.url)?)),
-                headers: headers
-                    .map(|(name, value)| (name, SecretString::from(value)))
-                    .collect(),
-                credentials: bearer
-                    .map(|token| UpstreamCredentials::bearer(SecretString::from(token))),
-                ..UpstreamConfig::default()
-            })
-        }
-        ConfiguredTransport::Unusable(reason) => Err(UnusableServer::Client(reason.to_string())),
     }
 }
 

@@ -2,9 +2,11 @@
 
 use std::time::Duration;
 
-use anyhow::ensure;
+use anyhow::{Context as _, ensure};
 use rmcp::model::JsonObject;
 
+use super::watch_in;
+use crate::compose::{self, Extensions};
 use crate::demo::{Connection, DemoClient, DemoServer};
 
 /// The number of measured calls of each kind.
@@ -25,19 +27,27 @@ impl Latency {
     pub(super) fn added_ms(&self) -> f64 {
         (self.proxied.as_secs_f64() - self.direct.as_secs_f64()) * 1_000.0
     }
-
-    /// Returns the number of calls that went through the proxy.
-    pub(super) fn n_proxied(&self) -> usize {
-        N_WARM + self.n_calls
-    }
 }
 
-/// Makes the same call directly and through the proxy, in turns.
+/// Makes the same call directly and through a proxy, in turns.
+///
+/// The proxy is another one, with the same servers and the same configuration, and records in a
+/// folder of its own: the calls are no part of what an agent did in the demonstration.
 ///
 /// # Errors
 ///
-/// Returns the error of a call, and an error for an unexpected answer.
-pub(super) async fn measure(url: &str) -> anyhow::Result<Latency> {
+/// Returns the error of starting the proxy or of a call, and an error for an unexpected answer.
+pub(super) async fn measure() -> anyhow::Result<Latency> {
+    let folder = tempfile::tempdir().context("failed to create a temporary directory")?;
+    let config = watch_in(folder.path())?.load()?.config;
+    let started = compose::start(config, None, Extensions::default()).await;
+    let running = started.context("failed to start a proxy for the measurement")?;
+    let measured = measure_at(&running.mcp_url()).await;
+    running.shutdown().await;
+    measured
+}
+
+async fn measure_at(url: &str) -> anyhow::Result<Latency> {
     let proxied = Connection::open(DemoClient::Earlier, url).await?;
     let (direct, mut process) = Connection::direct(DemoServer::Calc).await?;
     let mut arguments = JsonObject::new();

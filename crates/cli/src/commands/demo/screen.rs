@@ -125,7 +125,7 @@ fn notes(figures: &Figures) -> Vec<String> {
             figures.n_recorded
         ),
         format!(
-            "Added latency: {:.2} ms, median of {} calls{build}",
+            "Added latency: {:.2} ms, median of {} further calls{build}",
             latency.added_ms(),
             latency.n_calls
         ),
@@ -152,14 +152,10 @@ fn example(figures: &Figures) -> Vec<String> {
     lines
 }
 
-/// Returns the reasons in the explanation of a prediction, without the probability before them and
-/// the terms after them.
+/// Returns the reasons in the explanation of a prediction, without the probability before them.
 fn reasons(explanation: &str) -> &str {
     let reasons = explanation.split_once("likely: ");
-    let reasons = reasons.map_or(explanation, |(_, reasons)| reasons);
-    reasons
-        .split_once(" (")
-        .map_or(reasons, |(reasons, _)| reasons)
+    reasons.map_or(explanation, |(_, reasons)| reasons)
 }
 
 /// Returns a text as at most two indented lines.
@@ -202,8 +198,8 @@ mod tests {
     #[test]
     fn long_lines_are_cut() {
         assert_eq!(
-            reasons("93.12 % likely: followed `a` in 9 of 14 cases (markov +1)"),
-            "followed `a` in 9 of 14 cases"
+            reasons("93.12 % likely: followed `a` in 9 of 14 cases (2 searched)"),
+            "followed `a` in 9 of 14 cases (2 searched)"
         );
         let lines = two_lines(10, &"words ".repeat(40));
         assert!(

@@ -4,7 +4,8 @@ use riglm_adapters_http::ControlAddress;
 
 use super::finding::Finding;
 use crate::args::LocationArgs;
-use crate::commands::control_port::{ControlAnswer, ask, readiness};
+use crate::commands::control_port::{ControlAnswer, Readiness, ask, readiness};
+use crate::commands::pause::end_in_words;
 use crate::commands::service::{
     InstalledService, ServiceState, installed_service, is_taken, taken_text,
 };
@@ -18,7 +19,7 @@ pub(super) async fn check(
 ) -> Vec<Finding> {
     let mut findings = match readiness(config, None).await {
         Ok(proxies) => {
-            let states = proxies.into_iter().map(|proxy| match proxy.report {
+            let states = proxies.iter().map(|proxy| match &proxy.report {
                 Ok(report) if report.is_ready => Finding::ok(
                     "proxy",
                     format!("one is ready (control port {})", proxy.address),
@@ -28,11 +29,14 @@ pub(super) async fn check(
                     format!("one runs, and is not ready: {}", report.causes()),
                     "riglm upstreams shows each server with the reason",
                 ),
-                Err(answer) => {
-                    Finding::problem("proxy", answer.reason(), "look at its log, and restart it")
-                }
+                Err(answer) => Finding::problem(
+                    "proxy",
+                    answer.clone().reason(),
+                    "look at its log, and restart it",
+                ),
             });
             let mut findings: Vec<Finding> = states.collect();
+            findings.extend(proxies.iter().filter_map(pause_of));
             findings.extend(check_version(config).await);
             findings
         }
@@ -46,6 +50,19 @@ pub(super) async fn check(
     };
     findings.extend(check_service(process, places));
     findings
+}
+
+/// Returns a note about the pause of a proxy; `None` if it is not paused.
+fn pause_of(proxy: &Readiness) -> Option<Finding> {
+    let end = end_in_words(proxy.report.as_ref().ok()?.pause)?;
+    Some(Finding::ok(
+        "proxy",
+        format!(
+            "lists are paused {end}: clients see all tools, and safeguards are off (control port \
+             {}); `riglm resume` ends it",
+            proxy.address
+        ),
+    ))
 }
 
 /// Checks that the running proxies are of the version of this program.
@@ -95,9 +112,14 @@ pub(super) fn check_service(process: &ProcessEnv, places: &LocationArgs) -> Opti
         file,
         program,
         is_current,
+        kept_data_dir,
         state,
     } = installed_service(process, places)?;
-    let shown = file.display();
+    let shown = match kept_data_dir {
+        // This command has another one, because the configured one is relative.
+        Some(folder) => format!("{} (data directory {})", file.display(), folder.display()),
+        None => file.display().to_string(),
+    };
     if !program.exists() {
         return Some(Finding::problem(
             "service",
@@ -113,7 +135,7 @@ pub(super) fn check_service(process: &ProcessEnv, places: &LocationArgs) -> Opti
         ));
     }
     Some(match state {
-        ServiceState::Running => Finding::ok("service", shown.to_string()),
+        ServiceState::Running => Finding::ok("service", shown),
         ServiceState::Stopped => Finding::warning(
             "service",
             format!("{shown} does not run"),

@@ -1,18 +1,22 @@
 //! The change of the configuration by an import: a preview first, then one write.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt::Write as _;
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
 
 use anyhow::Context as _;
 use riglm_adapters_clients::configuration::{
-    ConfiguredServer, ConfiguredTransport, DiffLine, SourcedServer, merge_servers,
+    ConfiguredServer, ConfiguredTransport, DiffLine, LineRange, SourcedServer, merge_servers,
 };
-use riglm_adapters_mcp::upstream::connector;
+use riglm_adapters_mcp::downstream::ListenConfig;
+use riglm_adapters_mcp::upstream::{UpstreamConfig, connector};
 use riglm_domain::id::UpstreamName;
 use serde_json::{Value, json};
 
 use super::super::init::{HEAD, default_path};
+use super::connection::{NoConnection, planned_connection};
+use super::listen::{AddressChange, ListenChange, address_text};
 use super::programs::missing_program;
 use super::sections::{NewUpstream, SectionMaker, SkippedServer};
 use super::sources::ReadServers;
@@ -20,7 +24,7 @@ use super::upstream_name;
 use crate::args::ImportScope;
 use crate::config::{
     Config, ConfigError, ConfigSource, Environment, Overrides, ProcessEnv, SecretsFile, TuningUse,
-    Upstream, comparison_key,
+    Upstream, address as parse_address, comparison_key,
 };
 use crate::exit::WrongUsage;
 use crate::output::printable;
@@ -32,6 +36,8 @@ pub(crate) struct ImportPlan {
     pub(crate) file: PathBuf,
     /// The contents of the file now; `None` if it is missing.
     old: Option<String>,
+    /// The change of the address of the proxy, if another one is wanted.
+    listen: Option<AddressChange>,
     pub(crate) upstreams: Vec<NewUpstream>,
     pub(crate) skipped: Vec<SkippedServer>,
     /// Sentences about files.
@@ -83,6 +89,7 @@ impl ImportPlan {
         }
         let secrets = SecretsFile::of(&target.config.data_dir);
         let known = target.process.environment.with_others(secrets.read()?);
+        let listen = listen_change(target, old.as_deref(), &file, &known)?;
         let variables = known.all().keys().cloned().collect();
         let existing = target.config.upstreams().unwrap_or_default();
         let names = existing.iter().map(|upstream| &upstream.name);
@@ -97,6 +104,15 @@ impl ImportPlan {
                     name: merged.server.name.clone(),
                     sources: merged.sources.clone(),
                     reason: format!("it is in the configuration already, as {}", same.name),
+                });
+                continue;
+            }
+            let unset = unset_variables(&merged.server, &known);
+            if !unset.is_empty() && maker.exclusion(&merged.server).is_none() {
+                skipped.push(SkippedServer {
+                    name: merged.server.name.clone(),
+                    sources: merged.sources.clone(),
+                    reason: unset_text(&unset, &merged.server, &secrets),
                 });
                 continue;
             }
@@ -118,6 +134,7 @@ impl ImportPlan {
         Ok(Self {
             file,
             old,
+            listen,
             upstreams,
             skipped,
             notes: servers.notes,
@@ -131,36 +148,62 @@ impl ImportPlan {
         Some(new.name.clone())
     }
 
-    /// Returns the lines that are added to the file: the new sections, after the head if the file is
-    /// new.
+    /// Returns whether the file would change.
+    pub(crate) fn is_change(&self) -> bool {
+        self.changes_address() || !self.upstreams.is_empty()
+    }
+
+    /// Returns whether the address of the proxy would change in the file.
+    pub(crate) fn changes_address(&self) -> bool {
+        self.listen.is_some()
+    }
+
+    /// Returns the lines that are added at the end of the file: the new sections, after the head if
+    /// the file is new. Returns an empty text without new sections.
     fn addition(&self) -> String {
-        let sections: Vec<&str> = (self.upstreams.iter())
-            .map(|upstream| upstream.section.as_str())
-            .collect();
+        let listen = self.listen.as_ref().map(|change| change.edit.section());
+        let listen = listen.filter(|section| !section.is_empty());
+        let sections = (self.upstreams.iter()).map(|upstream| upstream.section.clone());
+        let sections: Vec<String> = listen.into_iter().chain(sections).collect();
+        if sections.is_empty() {
+            return String::new();
+        }
         let head = if self.old.is_none() { HEAD } else { "" };
         format!("{head}\n{}", sections.join("\n"))
     }
 
     /// Returns the change of the file as a diff, and the names of the new secrets; `None` if there is
-    /// nothing to add. The lines around are left out, because they may have secrets.
+    /// nothing to change. The lines around are left out, because they may have secrets.
     pub(crate) fn preview(&self) -> Option<String> {
-        if self.upstreams.is_empty() {
+        if !self.is_change() {
             return None;
         }
         let file = self.file.display();
-        let first = self.old.as_deref().unwrap_or_default().lines().count() + 1;
-        let place = DiffLine::Header {
-            old: first,
-            new: first,
-        };
-        let mut lines = vec![
-            format!("--- {file}"),
-            format!("+++ {file}"),
-            place.to_string(),
-        ];
+        let mut lines = vec![format!("--- {file}"), format!("+++ {file}")];
+        let n_old = self.old.as_deref().unwrap_or_default().lines().count();
+        let mut n_new = n_old;
+        let edit = self.listen.as_ref().map(|change| &change.edit);
+        if let Some(ListenChange::Line { n_before, old, new }) = edit {
+            let (n_replaced, n_added) = (usize::from(old.is_some()), 1);
+            let place = DiffLine::Header {
+                old: LineRange::of(&(*n_before..n_before + n_replaced)),
+                new: LineRange::of(&(*n_before..n_before + n_added)),
+            };
+            lines.push(place.to_string());
+            lines.extend(old.iter().map(|line| format!("-{}", printable(line))));
+            lines.push(format!("+{}", printable(new)));
+            n_new += n_added - n_replaced;
+        }
         let addition = self.addition();
-        let added = addition.lines();
-        lines.extend(added.map(|line| format!("+{}", printable(line))));
+        if !addition.is_empty() {
+            let place = DiffLine::Header {
+                old: LineRange::of(&(n_old..n_old)),
+                new: LineRange::of(&(n_new..n_new + addition.lines().count())),
+            };
+            lines.push(place.to_string());
+            let added = addition.lines();
+            lines.extend(added.map(|line| format!("+{}", printable(line))));
+        }
         let names: Vec<String> = self.new_secrets().into_keys().collect();
         if !names.is_empty() {
             let file = self.secrets.path().display();
@@ -188,7 +231,7 @@ impl ImportPlan {
             remarks.push(format!(
                 "{} of {} was left out: {}",
                 printable(&skipped.name),
-                skipped.sources.join(", "),
+                printable(&skipped.sources.join(", ")),
                 printable(&skipped.reason)
             ));
         }
@@ -208,9 +251,11 @@ impl ImportPlan {
         let skipped = self.skipped.iter().map(|skipped| {
             json!({"name": skipped.name, "from": skipped.sources, "reason": skipped.reason})
         });
-        let addition = (!self.upstreams.is_empty()).then(|| self.addition());
+        let addition = Some(self.addition()).filter(|added| !added.is_empty());
+        let listen = self.listen.as_ref().map(AddressChange::as_json);
         json!({
             "file": self.file.display().to_string(),
+            "listen": listen,
             "added": addition,
             "secrets": {
                 "file": self.secrets.path().display().to_string(),
@@ -229,10 +274,13 @@ impl ImportPlan {
     /// Returns an error if the file has changed since the plan, if the new configuration cannot be
     /// loaded, and the error of writing.
     pub(crate) fn apply(&self, target: ImportTarget<'_>) -> anyhow::Result<()> {
-        if self.upstreams.is_empty() {
+        if !self.is_change() {
             return Ok(());
         }
         let mut text = self.old.clone().unwrap_or_default();
+        if let Some(listen) = &self.listen {
+            text = listen.edit.apply_to(&text);
+        }
         if !text.is_empty() && !text.ends_with('\n') {
             text.push('\n');
         }
@@ -293,6 +341,88 @@ impl ImportPlan {
     }
 }
 
+/// Returns the change of the file that gives the proxy the address of the command line; `None` if
+/// there is none, or if the file has that address. `known` replaces references in the file.
+fn listen_change(
+    target: ImportTarget<'_>,
+    old: Option<&str>,
+    file: &Path,
+    known: &Environment,
+) -> Result<Option<AddressChange>, WrongUsage> {
+    let Some(address) = target.overrides.listen else {
+        return Ok(None);
+    };
+    let old = old.unwrap_or_default();
+    let present = address_text(old);
+    let present = present.unwrap_or_else(|| ListenConfig::default().address.to_string());
+    let expanded = known.expand(&present).ok();
+    let in_use = expanded.and_then(|text| parse_address(&text).ok());
+    if in_use == Some(address) {
+        return Ok(None);
+    }
+    let edit = ListenChange::of(old, address).ok_or_else(|| {
+        WrongUsage(format!(
+            "{} has listen.address in a form that is not changed automatically: write {address} \
+             there",
+            file.display()
+        ))
+    })?;
+    Ok(Some(AddressChange {
+        old: present,
+        new: address,
+        edit,
+    }))
+}
+
+/// Returns the variables that a server refers to and that are not set. A configuration that refers
+/// to them cannot be loaded.
+fn unset_variables(server: &ConfiguredServer, known: &Environment) -> BTreeSet<String> {
+    let mut texts: Vec<&String> = Vec::new();
+    match &server.transport {
+        ConfiguredTransport::Command(command) => {
+            texts.push(&command.program);
+            texts.extend(command.args.iter().chain(command.env.values()));
+            texts.extend(&command.cwd);
+        }
+        ConfiguredTransport::Url(url) => {
+            texts.push(&url.url);
+            texts.extend(url.headers.values().chain(&url.bearer));
+            let oauth = url.oauth.iter();
+            texts.extend(oauth.flat_map(|it| it.client_id.iter().chain(&it.client_secret)));
+        }
+        ConfiguredTransport::Unusable(_) => {}
+    }
+    let unset = texts.into_iter().flat_map(|text| known.unset_in(text));
+    unset.collect()
+}
+
+/// Returns the sentence about variables that are not set, with what is known about them.
+fn unset_text(
+    unset: &BTreeSet<String>,
+    server: &ConfiguredServer,
+    secrets: &SecretsFile,
+) -> String {
+    let names: Vec<&str> = unset.iter().map(String::as_str).collect();
+    let (verb, object) = if names.len() == 1 {
+        ("is", "it")
+    } else {
+        ("are", "them")
+    };
+    let mut text = format!(
+        "{} {verb} not set: write {object} to {}, then import again",
+        names.join(", "),
+        secrets.path().display()
+    );
+    for note in &server.notes {
+        // The notes about what is missing say where its value is.
+        let note = note.to_string();
+        if names.iter().any(|name| note.contains(name)) {
+            let _ = write!(text, " ({note})");
+        }
+    }
+    text
+}
+
 /// The servers that riglm has: those in the configuration, and those that an import adds.
 #[derive(Debug)]
 pub(crate) struct KnownServers<'a> {
@@ -327,22 +457,42 @@ impl<'a> KnownServers<'a> {
 
     /// Returns the upstream that a server of a client is.
     pub(crate) fn upstream_of(&self, server: &ConfiguredServer) -> Option<&'a UpstreamName> {
-        let is_new = |new: &&NewUpstream| {
+        let own = self.own(server).map(|upstream| &upstream.name);
+        own.or_else(|| self.new_upstream(server).map(|new| &new.name))
+    }
+
+    /// Returns the upstream that a server of a client is, and the connection to it.
+    pub(crate) fn connection_to(
+        &self,
+        server: &ConfiguredServer,
+    ) -> Option<(&'a UpstreamName, Result<UpstreamConfig, NoConnection>)> {
+        if let Some(own) = self.own(server) {
+            return Some((&own.name, Ok(own.config.clone())));
+        }
+        let new = self.new_upstream(server)?;
+        let connection = planned_connection(&new.name, &new.server, &self.variables);
+        Some((&new.name, connection))
+    }
+
+    /// Returns the upstream of the configuration that a server of a client is.
+    fn own(&self, server: &ConfiguredServer) -> Option<&'a Upstream> {
+        let own = self.upstreams.iter();
+        let own = own.filter(|upstream| is_same(upstream, server, &self.variables));
+        // Of several with the same program and variables, the one with the same name.
+        own.max_by_key(|upstream| has_name(upstream, server))
+    }
+
+    /// Returns the planned upstream that a server of a client becomes.
+    fn new_upstream(&self, server: &ConfiguredServer) -> Option<&'a NewUpstream> {
+        let is_it = |new: &&NewUpstream| {
             let both = [&new.server, server].map(|server| SourcedServer {
                 source: String::new(),
                 server: server.clone(),
             });
             merge_servers(both).len() == 1
         };
-        let own = self.upstreams.iter();
-        let own = own.filter(|upstream| is_same(upstream, server, &self.variables));
-        // Of several with the same program and variables, the one with the same name.
-        let own = own.max_by_key(|upstream| has_name(upstream, server));
-        let own = own.map(|upstream| &upstream.name);
-        own.or_else(|| {
-            let mut new = self.import.iter().flat_map(|import| &import.upstreams);
-            new.find(is_new).map(|new| &new.name)
-        })
+        let import = self.import?;
+        import.upstreams.iter().find(is_it)
     }
 }
 

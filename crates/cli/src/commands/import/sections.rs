@@ -13,6 +13,7 @@ use super::secrets::{SecretWriter, Secrets};
 use super::{quote, upstream_name, write_table};
 use crate::args::ImportScope;
 use crate::config::comparison_key;
+use crate::output::printable;
 
 /// A new upstream.
 #[derive(Debug)]
@@ -70,29 +71,8 @@ impl SectionMaker {
             sources: merged.sources.clone(),
             reason,
         };
-        match server.nature {
-            ServerNature::Riglm => return Err(skipped("it is riglm itself".into())),
-            ServerNature::Gateway(gateway) if self.scope == ImportScope::Usual => {
-                return Err(skipped(format!(
-                    "it is the gateway {gateway}: import its servers with --from FILE, or use --all"
-                )));
-            }
-            _ => {}
-        }
-        if let ConfiguredTransport::Unusable(reason) = &server.transport {
-            return Err(skipped(reason.to_string()));
-        }
-        if server.is_disabled && self.scope == ImportScope::Usual {
-            return Err(skipped("it is switched off (import it with --all)".into()));
-        }
-        if let Some(project) = server
-            .project
-            .as_ref()
-            .filter(|_| self.scope == ImportScope::Usual)
-        {
-            return Err(skipped(format!(
-                "it is for the project {project} (import it with --all)"
-            )));
+        if let Some(reason) = self.exclusion(server) {
+            return Err(skipped(reason));
         }
         let name = self.free_name(&server.name);
         let name =
@@ -109,7 +89,8 @@ impl SectionMaker {
             references: &self.variables,
             notes: &mut notes,
         });
-        let mut section = format!("# From {}.\n", merged.sources.join(", "));
+        // A file may have any name, and a comment ends with its line.
+        let mut section = format!("# From {}.\n", printable(&merged.sources.join(", ")));
         let _ = writeln!(section, "[upstreams.{}]", quote(name.as_str()));
         match &server.transport {
             ConfiguredTransport::Command(command) => {
@@ -131,6 +112,29 @@ impl SectionMaker {
             secrets,
             notes,
         })
+    }
+
+    /// Returns the reason why a server is not wanted or cannot be used; `None` if it becomes an
+    /// upstream.
+    pub(crate) fn exclusion(&self, server: &ConfiguredServer) -> Option<String> {
+        let is_usual = self.scope == ImportScope::Usual;
+        match (&server.nature, &server.transport) {
+            (ServerNature::Riglm, _) => return Some("it is riglm itself".into()),
+            (ServerNature::Gateway(gateway), _) if is_usual => {
+                return Some(format!(
+                    "it is the gateway {gateway}: import its servers with --from FILE, or use --all"
+                ));
+            }
+            (_, ConfiguredTransport::Unusable(reason)) => return Some(reason.to_string()),
+            _ => {}
+        }
+        if server.is_disabled && is_usual {
+            return Some("it is switched off (import it with --all)".into());
+        }
+        let project = server.project.as_ref().filter(|_| is_usual)?;
+        Some(format!(
+            "it is for the project {project} (import it with --all)"
+        ))
     }
 
     /// Returns a name that is free: that of the server, or one with a number.
@@ -289,6 +293,14 @@ mod tests {
     use super::*;
 
     fn upstreams(json: &str, scope: ImportScope) -> Vec<Result<NewUpstream, SkippedServer>> {
+        upstreams_from("Claude Code", json, scope)
+    }
+
+    fn upstreams_from(
+        source: &str,
+        json: &str,
+        scope: ImportScope,
+    ) -> Vec<Result<NewUpstream, SkippedServer>> {
         let riglm = RiglmIdentity::default();
         let context = ReadContext {
             home: "/home/ann",
@@ -296,7 +308,7 @@ mod tests {
         };
         let servers = read_servers(json, client("claude-code").unwrap(), context).unwrap();
         let servers = servers.servers.into_iter().map(|server| SourcedServer {
-            source: "Claude Code".into(),
+            source: source.to_owned(),
             server,
         });
         let taken = UpstreamName::parse("taken").unwrap();
@@ -332,6 +344,19 @@ mod tests {
             ("A_HOME_URL", "https://u:p1@h/x"),
         ];
         assert_eq!(secrets, expected);
+    }
+
+    #[test]
+    fn the_name_of_a_file_stays_in_its_comment() {
+        let json = r#"{"mcpServers":{"a":{"command":"a"}}}"#;
+        let name = "x\n[upstreams.evil]\r\u{1b}[31m.json";
+        let mut found = upstreams_from(name, json, ImportScope::Usual);
+        let section = found.remove(0).unwrap().section;
+        assert_eq!(
+            section,
+            "# From x\\u{a}[upstreams.evil]\\u{d}\\u{1b}[31m.json.\n[upstreams.\"a\"]\n\
+             command = [\"a\"]\n"
+        );
     }
 
     #[test]

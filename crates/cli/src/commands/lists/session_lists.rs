@@ -22,6 +22,7 @@ fn list_as_json(list: &ListShown) -> Value {
         "is_fallback": selection.map(|selection| selection.is_fallback),
         "reason": selection.and_then(|selection| selection.reason),
         "size_choice": selection.and_then(|selection| selection.size_choice.as_ref()),
+        "expected_coverage": selection.and_then(|selection| selection.expected_coverage),
         "because": selection.map(|selection| explain_selection(selection.mode, selection.reason)),
         "pool": selection.map(|selection| selection.pool.tools()),
         "selected": list.tools.tools(),
@@ -96,6 +97,7 @@ mod tests {
     use jiff::Timestamp;
     use riglm_domain::id::{SessionId, UpstreamName};
     use riglm_domain::privacy::principal::Principal;
+    use riglm_domain::selection::ExpectedCoverage;
     use riglm_domain::selection::shown::{SelectionDetails, SelectionMode, ToolSet};
 
     use super::*;
@@ -129,6 +131,7 @@ mod tests {
             is_fallback: true,
             reason: Some(SelectionReason::PredictorFailed),
             size_choice: None,
+            expected_coverage: ExpectedCoverage::try_from(0.25).ok(),
             pool: set(&["a", "b", "d"]),
             shown_tokens: 40,
             available_tokens: 900,
@@ -149,6 +152,7 @@ mod tests {
         assert_eq!(json[0]["mode"], "frequency");
         assert_eq!(json[0]["reason"], "predictor_failed");
         assert_eq!(json[0]["is_fallback"], true);
+        assert_eq!(json[0]["expected_coverage"], 0.25);
         assert!(json[1]["mode"].is_null() && json[1]["added"].is_null());
     }
 

@@ -48,11 +48,20 @@ pub(super) struct Definition {
     pub(super) manager: Manager,
     pub(super) file: PathBuf,
     pub(super) text: String,
+    /// The commands before those that start the service. They fail if it does not run.
+    pub(super) prepare: Vec<Vec<String>>,
     pub(super) start: Vec<Vec<String>>,
     pub(super) stop: Vec<Vec<String>>,
     /// The commands after the file was removed.
     pub(super) forget: Vec<Vec<String>>,
     pub(super) state: Vec<String>,
+}
+
+impl Definition {
+    /// Returns all commands that start the service.
+    pub(super) fn all_start(&self) -> Vec<Vec<String>> {
+        self.prepare.iter().chain(&self.start).cloned().collect()
+    }
 }
 
 impl Manager {
@@ -90,6 +99,25 @@ impl Manager {
             Self::Systemd => PathBuf::from(program),
             Self::Launchd => PathBuf::from(format!("/{program}")),
         })
+    }
+
+    /// Returns the path after an option such as `--config` in the text of a file that this command
+    /// wrote; `None` without the option.
+    pub(super) fn path_after(self, option: &str, text: &str) -> Option<PathBuf> {
+        let path = match self {
+            Self::Systemd => {
+                let start = format!(" \"{option}\" \"");
+                let (_, rest) = text.split_once(&start)?;
+                systemd_text(rest)
+            }
+            Self::Launchd => {
+                let start = format!("<string>{option}</string>\n    <string>");
+                let (_, rest) = text.split_once(&start)?;
+                let (word, _) = rest.split_once('<')?;
+                xml_text(word)
+            }
+        };
+        Some(PathBuf::from(path))
     }
 
     /// Returns whether the output of the state command says that the service runs.
@@ -163,6 +191,7 @@ fn systemd(config: &Path, paths: &ServePaths) -> Definition {
         manager: Manager::Systemd,
         file: config.join("systemd").join("user").join(UNIT),
         text,
+        prepare: Vec::new(),
         start: vec![reload.clone(), systemctl("enable"), systemctl("restart")],
         stop: vec![words(["systemctl", "--user", "disable", "--now", UNIT])],
         forget: vec![reload],
@@ -184,6 +213,25 @@ fn systemd_word(word: &str) -> String {
     }
     quoted.push('"');
     quoted
+}
+
+/// Returns the word at the beginning of `quoted`, up to its closing quote, as [`systemd_word`] got it.
+fn systemd_text(quoted: &str) -> String {
+    let mut word = String::new();
+    let mut characters = quoted.chars();
+    while let Some(character) = characters.next() {
+        match character {
+            '"' => break,
+            '\\' => match characters.next() {
+                Some('n') => word.push('\n'),
+                other => word.extend(other),
+            },
+            // It is doubled.
+            '%' | '$' => word.extend(characters.next()),
+            other => word.push(other),
+        }
+    }
+    word
 }
 
 fn launchd(home: &Path, paths: &ServePaths) -> Definition {
@@ -221,14 +269,17 @@ fn launchd(home: &Path, paths: &ServePaths) -> Definition {
     let domain = format!("gui/{}", rustix::process::getuid().as_raw());
     let target = format!("{domain}/{LABEL}");
     let path = file.display().to_string();
+    let bootout = words(["launchctl", "bootout", &target]);
     Definition {
         manager: Manager::Launchd,
         text,
+        // An agent that is loaded cannot be loaded again, and would keep the old file.
+        prepare: vec![bootout.clone()],
         start: vec![
             words(["launchctl", "bootstrap", &domain, &path]),
             words(["launchctl", "kickstart", "-k", &target]),
         ],
-        stop: vec![words(["launchctl", "bootout", &target])],
+        stop: vec![bootout],
         forget: Vec::new(),
         state: words(["launchctl", "print", &target]),
         file,
@@ -241,9 +292,19 @@ fn xml(text: &str) -> String {
         .replace('>', "&gt;")
 }
 
+/// Returns the text that [`xml`] got.
+fn xml_text(escaped: &str) -> String {
+    escaped
+        .replace("&lt;", "<")
+        .replace("&gt;", ">")
+        .replace("&amp;", "&")
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    const CONFIG: &str = "/etc/a \"%n\" & b.toml";
 
     fn definition(manager: Manager) -> Definition {
         let process = ProcessEnv {
@@ -252,7 +313,7 @@ mod tests {
         };
         let paths = ServePaths {
             program: "/opt/my tools/riglm".into(),
-            config: Some("/etc/a \"%n\" & b.toml".into()),
+            config: Some(CONFIG.into()),
             data_dir: None,
             search_path: Some("/bin:$HOME/x".into()),
         };
@@ -283,6 +344,28 @@ mod tests {
         let word = "    <string>/etc/a \"%n\" &amp; b.toml</string>\n";
         assert!(agent.text.contains(word), "{}", agent.text);
         assert!(agent.text.contains(MARK));
+    }
+
+    #[test]
+    fn paths_are_read_as_they_were_written() {
+        for manager in [Manager::Systemd, Manager::Launchd] {
+            let text = definition(manager).text;
+            let path = |option| manager.path_after(option, &text);
+            assert_eq!(path("--config"), Some(CONFIG.into()), "{text}");
+            assert_eq!(path("--data-dir"), None, "{text}");
+        }
+        for word in ["/a\\b", "/$x\ny", "/&lt;"] {
+            assert_eq!(systemd_text(&systemd_word(word)[1..]), word);
+            assert_eq!(xml_text(&xml(word)), word);
+        }
+    }
+
+    #[test]
+    fn a_loaded_agent_is_unloaded_before_it_is_loaded() {
+        let agent = definition(Manager::Launchd);
+        assert_eq!(agent.prepare, agent.stop);
+        assert!(agent.stop[0].contains(&"bootout".to_owned()));
+        assert!(definition(Manager::Systemd).prepare.is_empty());
     }
 
     #[test]

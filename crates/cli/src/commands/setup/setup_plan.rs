@@ -9,7 +9,7 @@ use crate::args::{Duplicates, SetupArgs};
 use crate::commands::file_diff::diff_text;
 use crate::commands::import::plan::{ImportPlan, ImportTarget};
 use crate::commands::install::InstallPlan;
-use crate::commands::service::missing_variables;
+use crate::commands::service::{kept_data_dir_text, missing_variables};
 use crate::output::{number_of, print};
 
 /// The folders of cargo for programs that it built.
@@ -69,7 +69,9 @@ impl SetupPlan {
         let mut remarks = Vec::new();
         if self.service.is_start() {
             remarks.extend(missing_variables(target.process, &arguments.places));
+            remarks.extend(kept_data_dir_text(target.process, &arguments.places));
         }
+        remarks.extend(self.install.kept_texts());
         let mut installs = self.install.installs.iter();
         let has_duplicates = installs.any(|install| !install.duplicates.is_empty());
         if has_duplicates && arguments.duplicates == Duplicates::Leave {
@@ -95,6 +97,10 @@ impl SetupPlan {
         if n_upstreams > 0 {
             let upstreams = number_of(n_upstreams, "upstream");
             changes.push(format!("add {upstreams} to {}", self.import.file.display()));
+        }
+        if self.import.changes_address() {
+            let file = self.import.file.display();
+            changes.push(format!("set the address of the proxy in {file}"));
         }
         match self.install.n_changes() {
             0 => {}

@@ -21,7 +21,7 @@ use riglm_ports::fake::{FailingPredictor, ManualClock, MemoryStore};
 use tokio::task::JoinHandle;
 
 use super::*;
-use crate::learning::{ArmPredictor, NextToolsOptions};
+use crate::learning::{ArmPredictor, LearningPace, NextToolsOptions};
 
 mod arms;
 mod principals;
@@ -294,6 +294,29 @@ async fn all_calls_are_learned_on_request() {
     assert_eq!(next.n_learned(), 2);
     task.learn_all().await.unwrap();
     assert_eq!(next.n_learned(), 3);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_program_can_decide_when_calls_are_learned() {
+    let scene = TaskScene::new().await;
+    let (next, task) = scene.task();
+    let turns = Arc::new(LearningTurns::at(LearningPace::OnRequest));
+    let stop = CancellationToken::new();
+    let task = task.with_turns(Arc::clone(&turns));
+    let running = tokio::spawn(task.run(stop.clone()));
+    scene.pass(A_WHILE).await;
+    assert!(next.is_ready());
+    scene.calls(1, &["a", "b"]).await;
+    scene.pass(Duration::from_mins(10)).await;
+    assert_eq!(next.n_learned(), 0);
+    turns.take().await;
+    assert_eq!(next.n_learned(), 2);
+    scene.calls(2, &["a"]).await;
+    turns.set_pace(LearningPace::Steady);
+    scene.pass(A_WHILE).await;
+    assert_eq!(next.n_learned(), 3);
+    stop.cancel();
+    running.await.unwrap();
 }
 
 #[tokio::test(start_paused = true)]

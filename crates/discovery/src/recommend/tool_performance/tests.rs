@@ -135,6 +135,13 @@ impl InvocationRepository for Gate {
         Ok(Vec::new())
     }
 
+    async fn last_calls(
+        &self,
+        _tools: &[ToolRef],
+    ) -> Result<Vec<(ToolRef, Timestamp)>, StoreError> {
+        Ok(Vec::new())
+    }
+
     async fn calls_of_work(
         &self,
         _work_session: WorkSessionId,

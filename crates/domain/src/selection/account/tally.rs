@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use super::{ListActivity, ListTokens, RecordedCall, RecordedSearch, SeenList};
+use super::{Calibration, ListActivity, ListTokens, RecordedCall, RecordedSearch, SeenList};
 use crate::catalog::tool::ToolRef;
 use crate::num::to_f64;
 use crate::selection::economics::CostModel;
@@ -27,6 +27,7 @@ pub(super) struct Tally<'a> {
     pub(super) n_escalations: u64,
     pub(super) n_changes: u64,
     pub(super) tokens_saved: i64,
+    pub(super) calibration: Calibration,
 }
 
 impl<'a> Tally<'a> {
@@ -43,6 +44,7 @@ impl<'a> Tally<'a> {
             n_escalations: 0,
             n_changes: 0,
             tokens_saved: 0,
+            calibration: Calibration::default(),
         }
     }
 
@@ -62,6 +64,9 @@ impl<'a> Tally<'a> {
     fn add_list(&mut self, list: &'a SeenList) {
         let is_another = |before: &SeenList| before.tools.id() != list.tools.id();
         self.n_changes += u64::from(self.list.is_some_and(is_another));
+        if let Some(expected) = list.expected_coverage {
+            self.calibration.add_list(expected);
+        }
         self.list = Some(list);
     }
 
@@ -84,6 +89,9 @@ impl<'a> Tally<'a> {
         let is_miss = matches!(call.source, ToolSource::Found | ToolSource::Hidden);
         self.n_misses += u64::from(is_first && is_miss);
         self.n_escalations += u64::from(call.source == ToolSource::Hidden);
+        if let Some(expected) = self.list.and_then(|list| list.expected_coverage) {
+            self.calibration.add_call(expected, call.source);
+        }
         let tokens = self.add_prompt();
         self.paid += self.prices.prompt(to_f64(tokens.shown));
         self.all += self.prices.prompt(to_f64(tokens.available));

@@ -27,6 +27,15 @@ fn list(millis: i64, n_shown: usize, n_available: usize) -> SeenList {
         }),
         mode: None,
         size_choice: None,
+        expected_coverage: None,
+    }
+}
+
+/// Returns a list of 10 of 50 tools with an expected coverage.
+fn expecting(millis: i64, expected: f64) -> SeenList {
+    SeenList {
+        expected_coverage: ExpectedCoverage::try_from(expected).ok(),
+        ..list(millis, 10, 50)
     }
 }
 
@@ -212,6 +221,86 @@ fn a_list_applies_from_its_time_on() {
     assert_eq!(account.shown_tools, 20);
 }
 
+fn calibration(activity: &ListActivity) -> Calibration {
+    ListAccount::with_calibration(activity, &CostModel::default()).1
+}
+
+#[test]
+fn calls_count_under_the_list_before_them() {
+    let activity = ListActivity {
+        // The third list has no expectation, so the calls under it do not count.
+        lists: vec![
+            expecting(0, 0.72),
+            expecting(10, 0.9),
+            list(20, 10, 50),
+            expecting(30, 0.75),
+            expecting(40, 0.1),
+        ],
+        calls: vec![
+            call(-1, 1, ToolSource::Shown),
+            call(1, 1, ToolSource::Shown),
+            call(2, 20, ToolSource::Found),
+            // Another use of the same tool is another call.
+            call(3, 20, ToolSource::Hidden),
+            call(10, 1, ToolSource::Shown),
+            call(21, 1, ToolSource::Hidden),
+            call(31, 1, ToolSource::Shown),
+            // A name that no list has.
+            call(32, 99, ToolSource::Unlisted),
+        ],
+        searches: vec![search(2, None), search(33, Some(9))],
+    };
+    let calibration = calibration(&activity);
+    let numbers: Vec<_> = (calibration.bins().iter())
+        .map(|bin| (bin.lists, bin.calls, bin.covered_calls))
+        .collect();
+    let mut expected = vec![(0, 0, 0); 10];
+    expected[1] = (1, 0, 0);
+    expected[7] = (2, 4, 2);
+    expected[9] = (1, 1, 1);
+    assert_eq!(numbers, expected);
+    let seventh = calibration.bins()[7];
+    assert!(near(seventh.from, 0.7) && near(seventh.to, 0.8));
+    assert!(near(
+        seventh.expected_share().unwrap(),
+        (3.0 * 0.72 + 0.75) / 4.0
+    ));
+    assert_eq!(seventh.actual_share(), Some(0.5));
+    // A list without calls says nothing yet.
+    let first = calibration.bins()[1];
+    assert_eq!((first.expected_share(), first.actual_share()), (None, None));
+    let total = calibration.total();
+    assert_eq!((total.lists, total.calls), (4, 5));
+    assert!(near(
+        total.expected_share().unwrap(),
+        (3.0 * 0.72 + 0.9 + 0.75) / 5.0
+    ));
+    assert!(near(total.actual_share().unwrap(), 0.6));
+}
+
+#[test]
+fn each_expected_coverage_is_in_one_bin() {
+    for (expected, place) in [
+        (0.0, 0),
+        (0.099_999, 0),
+        (0.1, 1),
+        (0.3, 3),
+        (0.6, 6),
+        (0.7, 7),
+        (0.899_999, 8),
+        (1.0, 9),
+    ] {
+        let activity = ListActivity {
+            lists: vec![expecting(0, expected)],
+            ..ListActivity::default()
+        };
+        let calibration = calibration(&activity);
+        let place_of = |bin: &CalibrationBin| bin.lists > 0;
+        assert_eq!(calibration.bins().iter().position(place_of), Some(place));
+        assert_eq!(calibration.total().lists, 1);
+    }
+}
+
 #[test]
 fn a_summary_has_means_by_policy() {
     let mut summary = ListSummary::default();
@@ -251,9 +340,11 @@ prop_compose! {
     fn any_list()(
         millis in 0..20_i64, n_shown in 0..5_usize, n_available in 0..9_u64,
         tokens in proptest::option::of((any::<u64>(), any::<u64>())),
+        expected in proptest::option::of(0.0..=1.0_f64),
     ) -> SeenList {
         SeenList {
             n_available,
+            expected_coverage: expected.and_then(|it| ExpectedCoverage::try_from(it).ok()),
             tokens: tokens.map(|(shown, available)| ListTokens { shown, available }),
             ..list(millis, n_shown, 0)
         }
@@ -339,6 +430,32 @@ proptest! {
         prop_assert!(summary.all.total.cost_avoided.is_finite());
         prop_assert!((0.0..=1.0).contains(&summary.all.share_at_a_loss()));
         prop_assert_eq!(summary.all.sessions, 3);
+    }
+
+    #[test]
+    fn a_calibration_counts_each_call_at_most_once(
+        lists in vec(any_list()), calls in vec(any_call()), searches in vec(any_search()),
+    ) {
+        let activity = ListActivity { lists, calls, searches };
+        let one = calibration(&activity);
+        let total = one.total();
+        let expecting = activity.lists.iter().filter(|list| list.expected_coverage.is_some());
+        prop_assert_eq!(total.lists, expecting.count() as u64);
+        prop_assert!(total.calls <= activity.calls.len() as u64);
+        for bin in one.bins().iter().chain([&total]) {
+            prop_assert!(bin.covered_calls <= bin.calls);
+            prop_assert_eq!(bin.expected_share().is_some(), bin.calls > 0);
+            prop_assert!(bin.expected_share().is_none_or(|it| (bin.from..=bin.to).contains(&it)));
+            prop_assert!(bin.actual_share().is_none_or(|it| (0.0..=1.0).contains(&it)));
+        }
+        // Searches have no effect, and two sessions count twice.
+        let silent = ListActivity { searches: Vec::new(), ..activity };
+        prop_assert_eq!(calibration(&silent), one);
+        let mut both = one;
+        both.add(&one);
+        prop_assert_eq!(both.total().calls, 2 * total.calls);
+        prop_assert_eq!(both.total().covered_calls, 2 * total.covered_calls);
+        prop_assert_eq!(both.total().lists, 2 * total.lists);
     }
 
     #[test]

@@ -10,7 +10,7 @@ use riglm_domain::privacy::principal::Principal;
 use riglm_domain::recommendation::weights::WeightVersion;
 use riglm_domain::selection::epoch::ListEpoch;
 use riglm_domain::selection::shown::{SelectionMode, SelectionReason, ToolSet};
-use riglm_domain::selection::{ExplorationShare, ListSize, SizeChoice, SizeDraw};
+use riglm_domain::selection::{ExpectedCoverage, ExplorationShare, ListSize, SizeChoice, SizeDraw};
 use riglm_domain::usage::learned_state::Snapshot;
 use riglm_domain::usage::work_session::{WorkSession, WorkSessionKey};
 
@@ -106,6 +106,11 @@ pub fn size_choice() -> SizeChoice {
     SizeChoice::new(ListSize::All, candidates.into(), share, draw)
 }
 
+/// Returns an expected coverage that a faulty store would round.
+pub fn expected_coverage() -> ExpectedCoverage {
+    ExpectedCoverage::try_from(0.934_561).unwrap()
+}
+
 /// Returns the epoch of a scope with these tools in its list.
 pub fn list_epoch(scope: &str, epoch: u64, tools: &[&str]) -> ListEpoch {
     ListEpoch {
@@ -117,6 +122,7 @@ pub fn list_epoch(scope: &str, epoch: u64, tools: &[&str]) -> ListEpoch {
         mode: SelectionMode::Frequency,
         reason: Some(SelectionReason::PredictorFailed),
         size_choice: Some(size_choice()),
+        expected_coverage: Some(expected_coverage()),
         search_first: true,
         client: None,
         began_at: moment(7),

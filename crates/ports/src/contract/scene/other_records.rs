@@ -16,7 +16,7 @@ use riglm_domain::selection::shown::{
 };
 use riglm_domain::usage::feedback::{Comment, Feedback, Rating, Verdict};
 
-use super::{moment, odd_texts, size_choice, tool};
+use super::{expected_coverage, moment, odd_texts, size_choice, tool};
 
 /// Returns the keyed hash of a text.
 pub fn hash(text: &str) -> KeyedHash {
@@ -39,6 +39,7 @@ pub fn list_shown(session: SessionId, n: u8) -> ListShown {
             is_fallback: true,
             reason: Some(SelectionReason::NothingLearned),
             size_choice: Some(size_choice()),
+            expected_coverage: Some(expected_coverage()),
             pool: ToolSet::new(odd_texts().iter().map(|name| tool(name)).collect()),
             shown_tokens: 1_600,
             available_tokens: 70_000,

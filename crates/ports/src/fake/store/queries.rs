@@ -1,6 +1,6 @@
 //! Queries of recorded rows.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use async_trait::async_trait;
 use jiff::Timestamp;
@@ -225,6 +225,27 @@ impl InvocationRepository for MemoryStore {
             rows.matching_calls(&all).filter(followed),
             u32::MAX,
         ))
+    }
+
+    async fn last_calls(&self, tools: &[ToolRef]) -> Result<Vec<(ToolRef, Timestamp)>, StoreError> {
+        let (rows, all) = (self.rows.lock(), InvocationFilter::default());
+        let mut newest: BTreeMap<ToolRef, (InvocationId, Timestamp)> = BTreeMap::new();
+        for call in rows.matching_calls(&all) {
+            let made = &call.invocation;
+            let tool = ToolRef {
+                upstream: made.upstream.clone(),
+                tool: made.tool.clone(),
+            };
+            if !tools.contains(&tool) {
+                continue;
+            }
+            let last = newest.entry(tool).or_insert((made.id, made.started_at));
+            if last.0 < made.id {
+                *last = (made.id, made.started_at);
+            }
+        }
+        let newest = newest.into_iter();
+        Ok(newest.map(|(tool, (_, at))| (tool, at)).collect())
     }
 
     async fn calls_of_work(

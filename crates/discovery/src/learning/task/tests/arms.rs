@@ -66,6 +66,10 @@ impl InvocationRepository for ReadCountingStore {
         self.store.calls_after(contexts).await
     }
 
+    async fn last_calls(&self, tools: &[ToolRef]) -> Result<Vec<(ToolRef, Timestamp)>, StoreError> {
+        self.store.last_calls(tools).await
+    }
+
     async fn calls_of_work(
         &self,
         work_session: WorkSessionId,

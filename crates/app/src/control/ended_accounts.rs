@@ -1,0 +1,103 @@
+//! Accounts of ended sessions. Each needs up to thousands of rows, but it no longer changes, so that
+//! pages of sessions need not read it each time.
+
+use std::collections::BTreeMap;
+use std::num::NonZeroUsize;
+use std::time::Duration;
+
+use jiff::{SignedDuration, Timestamp};
+use lru::LruCache;
+use parking_lot::Mutex;
+use riglm_domain::id::SessionId;
+use riglm_domain::selection::economics::CostModel;
+use riglm_domain::usage::session::SessionSummary;
+use riglm_ports::analytics::{ListRepository, StoreError};
+use tokio::time::Instant;
+
+use super::list_accounts::{SessionLists, accounts_of};
+
+/// Maximum number of kept accounts. The least recently used one is dropped.
+const MAX_KEPT: NonZeroUsize = NonZeroUsize::MIN.saturating_add(1_999);
+
+/// The time since the end of a session after which its records count as complete.
+const SETTLED_AFTER: SignedDuration = SignedDuration::from_mins(1);
+
+/// The time for which an account is kept. A process that comes back after a crash may bring more
+/// records of a session that has ended.
+const KEEP: Duration = Duration::from_mins(10);
+
+/// The accounts of sessions that have ended.
+#[derive(Debug)]
+pub(super) struct EndedAccounts(Mutex<LruCache<SessionId, KeptAccount>>);
+
+#[derive(Clone, Debug)]
+struct KeptAccount {
+    prices: CostModel,
+    /// `None` for a session without lists.
+    lists: Option<SessionLists>,
+    valid_until: Instant,
+}
+
+impl Default for EndedAccounts {
+    fn default() -> Self {
+        Self(Mutex::new(LruCache::new(MAX_KEPT)))
+    }
+}
+
+impl EndedAccounts {
+    /// Returns the accounts of the sessions with lists at these prices. Only those of open sessions,
+    /// and of ended ones that are not kept, are read from the store.
+    ///
+    /// # Errors
+    ///
+    /// Returns the error of the store.
+    pub(super) async fn of(
+        &self,
+        store: &dyn ListRepository,
+        sessions: &[&SessionSummary],
+        prices: &CostModel,
+        now: Timestamp,
+    ) -> Result<BTreeMap<SessionId, SessionLists>, StoreError> {
+        let kept = self.cached_accounts(sessions, prices);
+        let is_missing = |session: &&&SessionSummary| !kept.contains_key(&session.session.id);
+        let missing: Vec<&SessionSummary> = sessions.iter().filter(is_missing).copied().collect();
+        let ids: Vec<SessionId> = missing.iter().map(|one| one.session.id).collect();
+        let mut accounts = accounts_of(store, &ids, prices).await?;
+        let has_settled = |session: &&&SessionSummary| {
+            let ended_at = session.ended_at;
+            ended_at.is_some_and(|at| now.duration_since(at) >= SETTLED_AFTER)
+        };
+        let valid_until = Instant::now() + KEEP;
+        {
+            let mut all = self.0.lock();
+            for session in missing.iter().filter(has_settled) {
+                let id = session.session.id;
+                let account = KeptAccount {
+                    prices: *prices,
+                    lists: accounts.get(&id).cloned(),
+                    valid_until,
+                };
+                all.put(id, account);
+            }
+        }
+        let kept = kept.into_iter();
+        accounts.extend(kept.filter_map(|(id, lists)| Some((id, lists?))));
+        Ok(accounts)
+    }
+
+    fn cached_accounts(
+        &self,
+        sessions: &[&SessionSummary],
+        prices: &CostModel,
+    ) -> BTreeMap<SessionId, Option<SessionLists>> {
+        let now = Instant::now();
+        let mut all = self.0.lock();
+        let kept = sessions.iter().filter_map(|session| {
+            let id = session.session.id;
+            let account = all.get(&id)?;
+            let is_valid = account.prices == *prices && now < account.valid_until;
+            is_valid.then(|| (id, account.lists.clone()))
+        });
+        kept.collect()
+    }
+}
