@@ -16,6 +16,7 @@ mod machine;
 mod memory;
 mod message;
 mod operators;
+mod pages;
 mod process;
 mod recording;
 mod relay;
@@ -62,6 +63,8 @@ enum Command {
     Filtered(riglm::CaseArgs),
     /// Compare calls without and with requests to the control port
     Operators(riglm::CaseArgs),
+    /// Compare calls without and with open pages of the control port
+    Pages(pages::PagesArgs),
     /// Compare calls without and with all safeguards
     Safeguards(riglm::CaseArgs),
     /// Compare calls without and with recording
@@ -115,6 +118,7 @@ fn main() -> ExitCode {
         Command::Growth(arguments) => measure(arguments.run()),
         Command::Filtered(arguments) => measure(filtered::run(arguments)),
         Command::Operators(arguments) => measure(operators::run(arguments)),
+        Command::Pages(arguments) => measure(arguments.run()),
         Command::Safeguards(arguments) => measure(safeguards::run(arguments)),
         Command::Recording(arguments) => measure(recording::run(arguments)),
     };

@@ -14,7 +14,7 @@ use hyper::client::conn::http1::SendRequest;
 use hyper_util::rt::TokioIo;
 
 use crate::message::{Case, Era};
-use crate::process::free_address;
+use crate::process::{Process, free_address};
 use crate::report::print_table;
 use crate::riglm::{Behind, CaseArgs};
 use crate::sequence::Sequence;
@@ -41,10 +41,7 @@ pub(crate) async fn run(arguments: CaseArgs) -> anyhow::Result<()> {
     let riglm = arguments.prepare()?.with_control(control);
     let upstream = Upstream::new(Era::Legacy, 100).start()?;
     let process = riglm.start("riglm", &Behind::Http(upstream), arguments.cores())?;
-    let token = process.data.path().join("control.token");
-    let token = std::fs::read_to_string(&token)
-        .with_context(|| format!("riglm: no token in {}", token.display()))?;
-    let operators = ControlClient::start(control, token.trim().to_owned())?;
+    let operators = ControlClient::start(control, token_of(&process)?)?;
     let mut sequence = Sequence::open("riglm", &process).await?;
     let call = Case::Call(1_000).request(Era::Legacy);
     sequence.run(&call, N_CALLS).await?; // Warms up.
@@ -153,14 +150,24 @@ async fn request_control_port(
     Ok(())
 }
 
-async fn connect(address: SocketAddr) -> anyhow::Result<SendRequest<Empty<Bytes>>> {
+/// Returns the token of the control port.
+pub(crate) fn token_of(process: &Process) -> anyhow::Result<String> {
+    let token = process.data.path().join("control.token");
+    let token = std::fs::read_to_string(&token)
+        .with_context(|| format!("riglm: no token in {}", token.display()))?;
+    Ok(token.trim().to_owned())
+}
+
+/// Connects to the control port.
+pub(crate) async fn connect(address: SocketAddr) -> anyhow::Result<SendRequest<Empty<Bytes>>> {
     let stream = TokioIo::new(tokio::net::TcpStream::connect(address).await?);
     let (connection, driver) = hyper::client::conn::http1::handshake(stream).await?;
     tokio::spawn(driver);
     Ok(connection)
 }
 
-async fn send(
+/// Sends a request to the control port.
+pub(crate) async fn send(
     connection: &mut SendRequest<Empty<Bytes>>,
     path: &str,
     token: &str,

@@ -75,7 +75,7 @@ struct Row {
 
 /// The sessions that one worker or all of them have opened.
 #[derive(Debug, Default)]
-struct Opened {
+pub(crate) struct Opened {
     latencies: Vec<Duration>,
     ids: Vec<HeaderValue>,
     errors: BTreeMap<String, usize>,
@@ -90,7 +90,8 @@ impl SessionsArgs {
         let file = ResultFile::create(self.json.as_deref())?;
         raise_file_limit();
         let mut launcher = self.ways.clone().prepare()?;
-        launcher.set_up_riglm(|riglm| self.with_limits(riglm));
+        let idle = Duration::from_secs(self.idle_seconds);
+        launcher.set_up_riglm(|riglm| with_limits(riglm, self.count, idle));
         let scene = launcher.start(Setting {
             transport: Transport::Http,
             era: Era::Legacy,
@@ -117,20 +118,6 @@ impl SessionsArgs {
         Ok(())
     }
 
-    /// Raises the limits of riglm to the number of sessions, and shortens its idle timeout.
-    fn with_limits(&self, riglm: Riglm) -> Riglm {
-        let n = u64::from(self.count) + 1_000;
-        let (n, connections) = (n.to_string(), n.max(16_384).to_string());
-        riglm
-            .with_variable("RIGLM__LIMITS__SESSIONS", &n)
-            .with_variable("RIGLM__LIMITS__SESSIONS_PER_PRINCIPAL", &n)
-            .with_variable("RIGLM__LIMITS__CONNECTIONS", &connections)
-            .with_variable(
-                "RIGLM__LIMITS__IDLE_TIMEOUT",
-                &format!("{}s", self.idle_seconds),
-            )
-    }
-
     async fn measure(&self, way: &Way) -> anyhow::Result<Row> {
         // Warms up: the first session loads code and connects to the upstream.
         Session::open(&way.endpoint, Era::Legacy)
@@ -140,7 +127,13 @@ impl SessionsArgs {
         way.settle(way.cpu()).await;
         let before = way.memory();
         let start = Instant::now();
-        let mut opened = self.open(&way.endpoint).await?;
+        let mut opened = Opened::open(
+            &way.endpoint,
+            self.count as usize,
+            self.concurrency,
+            self.keep_connections,
+        )
+        .await?;
         let elapsed = start.elapsed();
         way.settle(way.cpu()).await;
         let open = way.memory();
@@ -165,32 +158,6 @@ impl SessionsArgs {
             ending,
             errors: opened.errors,
         })
-    }
-
-    /// Opens all sessions, several at a time.
-    async fn open(&self, endpoint: &Endpoint) -> anyhow::Result<Opened> {
-        let next = Arc::new(AtomicUsize::new(0));
-        let (n, keeps_connections) = (self.count as usize, self.keep_connections);
-        let workers: Vec<_> = (0..self.concurrency)
-            .map(|_| {
-                let (endpoint, next) = (endpoint.clone(), Arc::clone(&next));
-                tokio::spawn(async move {
-                    let mut opened = Opened {
-                        keeps_connections,
-                        ..Opened::default()
-                    };
-                    while next.fetch_add(1, Ordering::Relaxed) < n {
-                        opened.open_one(&endpoint).await;
-                    }
-                    opened
-                })
-            })
-            .collect();
-        let mut all = Opened::default();
-        for worker in workers {
-            all.add(worker.await?);
-        }
-        Ok(all)
     }
 
     /// Drops all connections and waits until the sessions must have ended.
@@ -232,6 +199,41 @@ impl SessionsArgs {
 }
 
 impl Opened {
+    /// Opens `n` sessions, several at a time.
+    pub(crate) async fn open(
+        endpoint: &Endpoint,
+        n: usize,
+        concurrency: u32,
+        keeps_connections: bool,
+    ) -> anyhow::Result<Self> {
+        let next = Arc::new(AtomicUsize::new(0));
+        let workers: Vec<_> = (0..concurrency)
+            .map(|_| {
+                let (endpoint, next) = (endpoint.clone(), Arc::clone(&next));
+                tokio::spawn(async move {
+                    let mut opened = Self {
+                        keeps_connections,
+                        ..Self::default()
+                    };
+                    while next.fetch_add(1, Ordering::Relaxed) < n {
+                        opened.open_one(&endpoint).await;
+                    }
+                    opened
+                })
+            })
+            .collect();
+        let mut all = Self::default();
+        for worker in workers {
+            all.add(worker.await?);
+        }
+        Ok(all)
+    }
+
+    /// Returns the number of sessions that were opened.
+    pub(crate) fn n_opened(&self) -> usize {
+        self.latencies.len()
+    }
+
     /// Opens one session, over a connection of its own or over the last one.
     async fn open_one(&mut self, endpoint: &Endpoint) {
         let start = Instant::now();
@@ -262,6 +264,20 @@ impl Opened {
             *self.errors.entry(error).or_default() += n;
         }
     }
+}
+
+/// Raises the limits of riglm to a number of sessions, and sets its idle timeout.
+pub(crate) fn with_limits(riglm: Riglm, n_sessions: u32, idle: Duration) -> Riglm {
+    let n = u64::from(n_sessions) + 1_000;
+    let (n, connections) = (n.to_string(), n.max(16_384).to_string());
+    riglm
+        .with_variable("RIGLM__LIMITS__SESSIONS", &n)
+        .with_variable("RIGLM__LIMITS__SESSIONS_PER_PRINCIPAL", &n)
+        .with_variable("RIGLM__LIMITS__CONNECTIONS", &connections)
+        .with_variable(
+            "RIGLM__LIMITS__IDLE_TIMEOUT",
+            &format!("{}s", idle.as_secs()),
+        )
 }
 
 /// Ends sessions over one connection. Returns the latencies, and the error that has ended it.
