@@ -214,7 +214,6 @@ struct Page {
 
 impl Page {
     async fn run(self) -> anyhow::Result<Screen> {
-        let mut connection = connect(self.control).await?;
         let mut screen = Screen {
             path: self.path,
             n_loads: 0,
@@ -244,6 +243,8 @@ impl Page {
                 }
             }
             let start = Instant::now();
+            // The proxy closes connections that were idle for long.
+            let mut connection = connect(self.control).await?;
             let response = send(&mut connection, self.path, &self.token).await?;
             let status = response.status();
             let body = response.into_body().collect().await?.to_bytes();
