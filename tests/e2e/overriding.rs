@@ -132,6 +132,18 @@ async fn until_listed(client: &RawClient, tool: &str, expected: bool) {
     }
 }
 
+/// Waits until calls of a tool are refused: a running proxy follows the command line within two
+/// seconds.
+async fn until_refused(client: &RawClient, tool: &str) {
+    let started = std::time::Instant::now();
+    let mut n = 2_000;
+    while !is_refused(client, &n.to_string(), tool).await {
+        assert!(started.elapsed() < SOON, "{tool} is not refused");
+        tokio::time::sleep(Duration::from_millis(50)).await;
+        n += 1;
+    }
+}
+
 #[tokio::test]
 async fn a_session_is_named_by_any_of_its_identifiers() {
     let stage = RunningProxy::start("prediction").await;
@@ -381,7 +393,7 @@ async fn the_command_line_decides_and_a_running_proxy_follows() {
     assert_eq!(code, 0, "{err}");
     assert!(out.contains("forbid tool-002 for session"), "{out}");
     until_listed(&client, "tool-002", false).await;
-    assert!(is_refused(&client, "3", "tool-002").await);
+    until_refused(&client, "tool-002").await;
 
     let (_, listing) = stage.get("/overrides").await;
     let (code, out, _) = stage.run(&["override", "list", "--json"]).await;
