@@ -15,7 +15,7 @@ use hyper_util::rt::TokioIo;
 
 use crate::message::{Case, Era};
 use crate::process::{Process, free_address};
-use crate::report::print_table;
+use crate::report::print_ratios;
 use crate::riglm::{Behind, CaseArgs};
 use crate::sequence::Sequence;
 use crate::statistics::Figures;
@@ -54,25 +54,9 @@ pub(crate) async fn run(arguments: CaseArgs) -> anyhow::Result<()> {
     }
     let n_answered = operators.n_answered()?;
     let [alone, asked] = samples.map(|samples| Figures::of(&samples));
-    print(&alone, &asked, n_answered);
+    let other = format!("while operators ask ({n_answered} answers)");
+    print_ratios(&other, &alone, &asked);
     Ok(())
-}
-
-fn print(alone: &Figures, asked: &Figures, n_answered: u64) {
-    let head = format!(
-        "| call of 1 kB: p50 / p99 / CPU us | while operators ask ({n_answered} answers) | ratio p50 / p99 / CPU |\n|---|---|---|"
-    );
-    let cpu = |of: &Figures| of.cpu_us.unwrap_or_default();
-    let cell = |of: &Figures| format!("{:.0} / {:.0} / {:.1}", of.p50_us, of.p99_us, cpu(of));
-    let row = format!(
-        "| {} | {} | {:.3} / {:.3} / {:.3} |",
-        cell(alone),
-        cell(asked),
-        asked.p50_us / alone.p50_us,
-        asked.p99_us / alone.p99_us,
-        cpu(asked) / cpu(alone)
-    );
-    print_table(&head, &[row]);
 }
 
 /// A client of the control port in its own thread.

@@ -15,15 +15,15 @@ use tokio::sync::Notify;
 use crate::message::{Case, Era};
 use crate::operators::{connect, send, token_of};
 use crate::process::{free_address, raise_file_limit};
-use crate::report::print_table;
+use crate::report::{print_ratios, print_table};
 use crate::riglm::{Behind, CaseArgs, endpoint};
 use crate::sequence::Sequence;
 use crate::sessions::{Opened, with_limits};
 use crate::statistics::Figures;
 use crate::upstream::Upstream;
 
-/// What the screens load, and from an event until its rows are loaded: now, sessions, tools, learning
-/// and paths. Further pages begin again.
+/// The path of each screen, and the pause between an event and the load of its rows. The screens are
+/// now, sessions, tools, learning and paths. Further pages begin again.
 const SCREENS: [(&str, Duration); 5] = [
     ("/overview?days=1", Duration::from_secs(1)),
     ("/sessions?limit=100", Duration::from_secs(5)),
@@ -90,26 +90,12 @@ impl PagesArgs {
         }
         let screens = pages.close()?;
         let [alone, watched] = samples.map(|samples| Figures::of(&samples));
-        self.print(&alone, &watched, &screens);
+        print_ratios(&format!("with {} pages", self.pages), &alone, &watched);
+        self.print_loads(&screens);
         Ok(())
     }
 
-    fn print(&self, alone: &Figures, watched: &Figures, screens: &[Screen]) {
-        let head = format!(
-            "| call of 1 kB: p50 / p99 / CPU us | with {} pages | ratio p50 / p99 / CPU |\n|---|---|---|",
-            self.pages
-        );
-        let cpu = |of: &Figures| of.cpu_us.unwrap_or_default();
-        let cell = |of: &Figures| format!("{:.0} / {:.0} / {:.1}", of.p50_us, of.p99_us, cpu(of));
-        let row = format!(
-            "| {} | {} | {:.3} / {:.3} / {:.3} |",
-            cell(alone),
-            cell(watched),
-            watched.p50_us / alone.p50_us,
-            watched.p99_us / alone.p99_us,
-            cpu(watched) / cpu(alone)
-        );
-        print_table(&head, &[row]);
+    fn print_loads(&self, screens: &[Screen]) {
         let head = format!(
             "| screen, {} tools, {} sessions | loads | mean ms | longest ms | kB |\n|---|---|---|---|---|",
             self.tools,
@@ -192,7 +178,7 @@ impl Pages {
         self.is_open.store(is_open, Ordering::Relaxed);
     }
 
-    /// Returns what the pages have loaded, or the error that has ended one.
+    /// Returns the loads of all pages, or the error that has ended one of them.
     fn close(self) -> anyhow::Result<Vec<Screen>> {
         self.has_ended.store(true, Ordering::Relaxed);
         match self.thread.join() {

@@ -11,7 +11,7 @@ use serde::Serialize;
 use crate::affinity::Placement;
 use crate::machine::Machine;
 use crate::message::Era;
-use crate::statistics::{Comparison, Measured};
+use crate::statistics::{Comparison, Figures, Measured};
 use crate::usage::Memory;
 use crate::ways::Transport;
 
@@ -161,6 +161,25 @@ impl Row {
             cell(|it| it.added_p99_ratio, 2),
         )
     }
+}
+
+/// Prints the latencies and processor time of calls of 1 kB, those of the same calls under `other`
+/// conditions, and their ratios.
+pub(crate) fn print_ratios(other: &str, alone: &Figures, with: &Figures) {
+    let head = format!(
+        "| call of 1 kB: p50 / p99 / CPU us | {other} | ratio p50 / p99 / CPU |\n|---|---|---|"
+    );
+    let cpu = |of: &Figures| of.cpu_us.unwrap_or_default();
+    let cell = |of: &Figures| format!("{:.0} / {:.0} / {:.1}", of.p50_us, of.p99_us, cpu(of));
+    let row = format!(
+        "| {} | {} | {:.3} / {:.3} / {:.3} |",
+        cell(alone),
+        cell(with),
+        with.p50_us / alone.p50_us,
+        with.p99_us / alone.p99_us,
+        cpu(with) / cpu(alone)
+    );
+    print_table(&head, &[row]);
 }
 
 /// Prints a table in Markdown, below the description of this machine.
