@@ -117,6 +117,7 @@ impl InProcessProxy {
             profiles: HashMap::new(),
             predictions: Arc::clone(&next_tools).into(),
             stores: Some(list_stores(&storage)),
+            overrides: Arc::default(),
             counter: Arc::new(O200kTokenCounter),
             clock: Arc::clone(&time),
         }));
@@ -227,7 +228,6 @@ fn list_stores(storage: &Storage) -> ListStores {
     let store = Arc::new(storage.store.clone());
     ListStores {
         epochs: Arc::clone(&store) as _,
-        overrides: Arc::clone(&store) as _,
         usage: Arc::clone(&store) as _,
         activities: Arc::clone(&store) as _,
         changes: store,

@@ -199,7 +199,7 @@ fn habits_harming_readability_never_increase() {
             code_matching(&sources, r"^\s*\([a-z_, ]+\): \("),
             2,
         ),
-        ("`Arc<dyn`", code_matching(&sources, r"Arc<dyn"), 268),
+        ("`Arc<dyn`", code_matching(&sources, r"Arc<dyn"), 267),
         (
             "`PoisonError`",
             code_matching(&sources, r"\bPoisonError\b"),

@@ -150,6 +150,7 @@ impl Scene {
         let mut scene = json!({
             "part": part,
             "origin": self.origin,
+            "mcp": self.riglm.url.as_str(),
             "token": token.expect("there is a token").trim(),
             "reader": READER,
             "client": self.name,

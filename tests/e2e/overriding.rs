@@ -132,18 +132,6 @@ async fn until_listed(client: &RawClient, tool: &str, expected: bool) {
     }
 }
 
-/// Waits until calls of a tool are refused: a running proxy follows the command line within two
-/// seconds.
-async fn until_refused(client: &RawClient, tool: &str) {
-    let started = std::time::Instant::now();
-    let mut n = 2_000;
-    while !is_refused(client, &n.to_string(), tool).await {
-        assert!(started.elapsed() < SOON, "{tool} is not refused");
-        tokio::time::sleep(Duration::from_millis(50)).await;
-        n += 1;
-    }
-}
-
 #[tokio::test]
 async fn a_session_is_named_by_any_of_its_identifiers() {
     let stage = RunningProxy::start("prediction").await;
@@ -351,6 +339,28 @@ async fn overrides_without_effect_are_noted_and_need_no_upstream() {
 }
 
 #[tokio::test]
+async fn lists_follow_decisions_at_the_control_port_at_once() {
+    let stage = RunningProxy::start("prediction").await;
+    let client = stage.client().await;
+    let listed = async |n: usize| {
+        let names = listed_names(&client, &n.to_string()).await;
+        names.contains(&"tool-003".to_owned())
+    };
+    assert!(listed(0).await);
+    // More often than once in a poll of the store.
+    for n in 1..=5 {
+        let scope = json!({ "kind": "global" });
+        let (status, decided) = stage.decide("tool-003", "exclude", scope).await;
+        assert_eq!(status, 201, "{decided}");
+        assert!(!listed(2 * n).await, "the decision holds for the next list");
+        let path = format!("/overrides/{}", decided["id"].as_str().unwrap());
+        let (status, _) = stage.operate(Method::DELETE, &path, &Value::Null).await;
+        assert_eq!(status, 204);
+        assert!(listed(2 * n + 1).await, "so does its removal");
+    }
+}
+
+#[tokio::test]
 async fn the_command_line_decides_and_a_running_proxy_follows() {
     let stage = RunningProxy::start("prediction").await;
     let client = stage.client().await;
@@ -393,7 +403,8 @@ async fn the_command_line_decides_and_a_running_proxy_follows() {
     assert_eq!(code, 0, "{err}");
     assert!(out.contains("forbid tool-002 for session"), "{out}");
     until_listed(&client, "tool-002", false).await;
-    until_refused(&client, "tool-002").await;
+    // Lists and permissions of calls follow the same read of the overrides.
+    assert!(is_refused(&client, "3", "tool-002").await);
 
     let (_, listing) = stage.get("/overrides").await;
     let (code, out, _) = stage.run(&["override", "list", "--json"]).await;

@@ -452,7 +452,9 @@ async fn servers_that_riglm_has_are_taken_out_and_put_back() {
     );
     let text = home.read(".cursor/mcp.json");
     assert!(
-        text.starts_with("// ours\r\n") && text.contains("// the wiki") && !text.contains("riglm"),
+        text.starts_with("// ours\r\n")
+            && text.contains("// the wiki")
+            && !text.contains("\"riglm\""),
         "{text}"
     );
     let original = String::from_utf8(before[&home.path().join(".cursor/mcp.json")].clone());

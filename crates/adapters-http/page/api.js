@@ -57,6 +57,15 @@ async function json(method, path, options) {
 /** Requests a path and returns the JSON of the answer. Throws `ApiError`. */
 export const get = (path) => json("GET", path);
 
+/** Requests a path that a view can do without. Returns `null` instead of an error. */
+export async function getIfPossible(path) {
+  try {
+    return await get(path);
+  } catch {
+    return null;
+  }
+}
+
 /** Posts a body as JSON and returns the JSON of the answer. Throws `ApiError`. */
 export const post = (path, body) => json("POST", path, { body });
 

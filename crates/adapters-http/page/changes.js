@@ -1,6 +1,6 @@
 // The screen of held changes: what the definition of a tool was, what it would become, and approval.
 
-import { get, post, scopes } from "./api.js";
+import { get, getIfPossible, post, scopes } from "./api.js";
 import { clear, confirmAction, empty, exactText, h, jsonLink, notice, section, tag, toast, toolHref } from "./dom.js";
 import { agoNode, number, plural } from "./format.js";
 import { watch } from "./live.js";
@@ -48,7 +48,8 @@ export async function show(root) {
     const state = JSON.stringify([upstreams[0]?.name, groups.map(({ name, held, total }) => [name, total, held.map(({ tool, hash }) => [tool, hash])])]);
     if (state !== last) {
       last = state;
-      draw({ content, groups, upstreams, isOpen, reload: load });
+      const holding = groups.length > 0 ? [] : await holdingUpstreams();
+      draw({ content, groups, upstreams, holding, isOpen, reload: load });
     }
   };
   await load();
@@ -61,9 +62,9 @@ const totalOf = (all, held) => (held.length < MAX_SHOWN ? held.length : Math.max
 const heldPath = (name) => `/upstreams/${encodeURIComponent(name)}/held`;
 
 function draw(view) {
-  const { content, groups, upstreams } = view;
+  const { content, groups, upstreams, holding } = view;
   if (groups.length === 0) {
-    clear(content, nothingHeld(upstreams));
+    clear(content, nothingHeld(upstreams, holding));
     return;
   }
   const mayApprove = scopes().has("override");
@@ -83,14 +84,24 @@ function draw(view) {
 
 const keyOf = (upstream, change) => JSON.stringify([upstream, change.tool, change.hash]);
 
-function nothingHeld(upstreams) {
+/** Returns the names of the upstreams whose changes are held; `null` if this is not known. */
+async function holdingUpstreams() {
+  const config = await getIfPossible("/config");
+  return config && Object.entries(config.effective.upstreams ?? {})
+    .filter(([, upstream]) => upstream.tool_changes === "hold")
+    .map(([name]) => name);
+}
+
+function nothingHeld(upstreams, holding) {
+  const setup = h("a", { class: "btn", href: "#/setup" }, "Upstreams");
+  if (holding?.length > 0) {
+    return empty("No change is waiting", `riglm holds the changes of ${holding.join(", ")}. No definition differs from the approved one.`, setup);
+  }
   const name = upstreams[0]?.name ?? "NAME";
   return [
-    empty(
-      "No change is waiting",
-      "Nothing is held back: either no definition has changed, or no upstream holds changes.",
-      h("a", { class: "btn", href: "#/setup" }, "Upstreams"),
-    ),
+    holding
+      ? empty("No upstream holds changes", "Each change of a tool is shown to clients at once.", setup)
+      : empty("No change is waiting", "Nothing is held back: either no definition has changed, or no upstream holds changes.", setup),
     section(
       "Switch it on",
       "In the configuration, for each upstream whose changes you want to see first:",

@@ -1,15 +1,18 @@
 // Decisions of operators about tools: the dialog that makes one, and the list of those in effect.
 
-import { del, get, post, scopes } from "./api.js";
+import { del, getIfPossible, post, scopes } from "./api.js";
 import { confirmAction, clear, h, openDialog, tag, toast } from "./dom.js";
 import { ago, agoNode, now } from "./format.js";
 
 export const ACTIONS = {
-  pin: { label: "Pin", kind: "ok", effect: "Always listed, before all others." },
-  include: { label: "Include", kind: "ok", effect: "Listed, wherever it fits." },
+  pin: { label: "Pin", kind: "ok", effect: "Always listed, before all others. A client that loads tools on demand loads it at once." },
+  include: { label: "Include", kind: "ok", effect: "Always listed, too, but not in front. A client that loads tools on demand loads it when it needs it." },
   exclude: { label: "Exclude", kind: "warn", effect: "Not listed. A search still finds it, and it can be called." },
   forbid: { label: "Forbid", kind: "bad", effect: "Not listed and not found, and calls of it are refused." },
 };
+
+/** Returns what an action does, after its name. */
+export const actionWords = ({ label, effect }) => [h("strong", null, label), `: ${effect.charAt(0).toLowerCase()}${effect.slice(1)}`];
 
 const ENDS = [
   { hours: 0, label: "Until it is removed" }, { hours: 1, label: "For an hour" },
@@ -40,7 +43,7 @@ let isOpening = false;
 
 /**
  * Opens the dialog for a decision about a tool, unless one is about to open. `tool` has its `upstream` and `tool`, and its `name`
- * if clients see another one. `session` (`{ id, hasSharedList }`), `client` (`{ id, name }`) and
+ * if clients see another one. `session` (`{ id, isOver, hasSharedList }`), `client` (`{ id, name }`) and
  * `profile` (a name) say where the reader is; without them, the dialog offers known ones.
  * `onSaved` is called after the decision is stored.
  */
@@ -58,12 +61,14 @@ export async function decide(question) {
 
 function openDecision({ tool, action = "pin", session = null, onSaved = () => {} }, ofClient, ofProfile) {
   const places = [
-    session ? { value: "session", label: "This session", ids: [{ id: session.id }] } : null,
+    session ? { value: "session", label: "This session", ids: [{ id: session.id }], note: noteOf(session) } : null,
     ofClient,
     ofProfile,
     { value: "global", label: "All clients", ids: [{}] },
   ].filter((place) => place?.ids.length > 0);
-  const usual = session ? places[session.hasSharedList && action !== "forbid" ? 1 : 0] : places.at(-1);
+  // Where lists do not depend on a session, riglm refuses all other decisions for one session.
+  const isForSession = (chosen) => !session.isOver && (!session.hasSharedList || chosen === "forbid");
+  const usual = session ? places[isForSession(action) ? 0 : 1] : places.at(-1);
   const reason = h("input", { type: "text", id: "decide-reason", maxlength: "1000", autocomplete: "off" });
   const end = h("select", { id: "decide-end" }, ENDS.map(({ hours, label }) => h("option", { value: String(hours) }, label)));
   const error = h("p", { class: "form-error", role: "alert" });
@@ -71,13 +76,9 @@ function openDecision({ tool, action = "pin", session = null, onSaved = () => {}
   const submit = h("button", { type: "submit", class: "btn primary" }, "Save the decision");
   const form = h("form", { class: "stack", on: { submit: save, change: follow } },
     h("fieldset", null, h("legend", null, "What"),
-      Object.entries(ACTIONS).map(([value, { label, effect }]) => h("label", null, radio("action", value, action),
-        h("span", null, label, h("span", { class: "dim" }, `: ${effect.charAt(0).toLowerCase()}${effect.slice(1)}`))))),
+      Object.entries(ACTIONS).map(([value, one]) => h("label", null, radio("action", value, action), h("span", null, actionWords(one))))),
     h("fieldset", null, h("legend", null, "For whom"), places.map((place) => placeRow(place, usual.value))),
     places.some(({ value }) => value === "client") ? h("p", { class: "dim small" }, CLIENT_NOTE) : null,
-    session?.hasSharedList
-      ? h("p", { class: "dim small" }, "The lists of this client do not depend on a session. For this session alone, only \"Forbid\" works.")
-      : null,
     h("div", { class: "field" }, h("label", { for: "decide-end" }, "How long"), end),
     h("div", { class: "field" }, h("label", { for: "decide-reason" }, "Reason (optional, for the audit trail)"), reason),
     start, error,
@@ -94,8 +95,7 @@ function openDecision({ tool, action = "pin", session = null, onSaved = () => {}
     const isForbidding = new FormData(form).get("action") === "forbid";
     const own = form.querySelector("input[value=session]");
     if (own) {
-      // Where lists do not depend on a session, riglm refuses all other decisions for one session.
-      own.disabled = session.hasSharedList && !isForbidding;
+      own.disabled = !isForSession(isForbidding ? "forbid" : "");
       if (own.disabled && own.checked) form.querySelector("input[name=scope]:enabled").checked = true;
     }
     clear(start, isForbidding
@@ -133,30 +133,40 @@ function nameOf({ upstream, tool }) {
   return prefixed.length <= MAX_NAME ? prefixed : tool;
 }
 
-const radio = (name, value, chosen) => h("input", { type: "radio", name, value, checked: value === chosen });
+/** Returns why a decision for a session cannot be made, or not in each case; `null` if it can. */
+function noteOf({ isOver, hasSharedList }) {
+  if (isOver) return "It is over.";
+  return hasSharedList ? "Only with \"Forbid\": this client has one list for all its sessions, as its protocol revision demands." : null;
+}
 
-function placeRow({ value, label, ids }, chosen) {
+const radio = (name, value, chosen, more) => h("input", { type: "radio", name, value, checked: value === chosen, ...more });
+
+function placeRow({ value, label, ids, note }, chosen) {
+  const noteId = note ? `decide-${value}-note` : null;
   const choice = ids.length > 1
     ? h("select", { name: `${value}-id`, "data-place": value, "aria-label": label }, ids.map(({ id, name }) => h("option", { value: id }, name)))
     : null;
-  return h("div", { class: "row" }, h("label", null, radio("scope", value, chosen), h("span", null, label)), choice);
+  return [
+    h("div", { class: "row" }, h("label", null, radio("scope", value, chosen, { "aria-describedby": noteId }), h("span", null, label)), choice),
+    note ? h("p", { class: "dim small place-note", id: noteId }, note) : null,
+  ];
 }
 
 async function clientPlace(client) {
   if (client?.id) return { value: "client", label: `All sessions of ${(client.name ?? "this client").slice(0, 100)}`, ids: [{ id: client.id }] };
-  const known = new Map((await answer(`/sessions?limit=${MAX_CLIENTS}`))?.sessions
+  const known = new Map((await getIfPossible(`/sessions?limit=${MAX_CLIENTS}`))?.sessions
     .map((one) => [one.client_id, `${clientName(one).slice(0, 100)}, user ${one.principal.slice(0, 50)}`]));
   return placeOf("client", "All sessions of a client", known);
 }
 
 /** Returns the name of a client, by its identifier; `null` if no recent session is of it. */
 export async function nameOfClient(id) {
-  const own = (await answer(`/sessions?limit=${MAX_CLIENTS}`))?.sessions.find((one) => one.client_id === id);
+  const own = (await getIfPossible(`/sessions?limit=${MAX_CLIENTS}`))?.sessions.find((one) => one.client_id === id);
   return own ? clientName(own) : null;
 }
 
 async function profilePlace(profile) {
-  const names = profile ? [profile] : Object.keys((await answer("/config"))?.effective.profiles ?? {});
+  const names = profile ? [profile] : Object.keys((await getIfPossible("/config"))?.effective.profiles ?? {});
   return placeOf("profile", "All sessions of a profile", new Map(names.map((name) => [name, name])));
 }
 
@@ -164,15 +174,6 @@ function placeOf(value, label, known) {
   const ids = [...known].map(([id, name]) => ({ id, name }));
   // A single one needs no choice, but its name.
   return { value, label: ids.length === 1 ? `${label}: ${ids[0].name}` : label, ids };
-}
-
-/** Returns the answer of a path; `null` without one, because the dialog works without it. */
-async function answer(path) {
-  try {
-    return await get(path);
-  } catch {
-    return null;
-  }
 }
 
 /**

@@ -88,6 +88,11 @@ export function timeNode(at) {
   return at ? h("time", { datetime: at, title: fullTime(at) }, time(at)) : NONE;
 }
 
+/** Creates a time with its day, also for today. */
+export function dayTimeNode(at) {
+  return at ? h("time", { datetime: at, title: fullTime(at) }, DATE.format(new Date(at))) : NONE;
+}
+
 /** Returns how long ago a time was, by the clock of riglm: `just now`, `5 min ago`, `in 2 h`. */
 export function ago(at, present = now()) {
   const difference = (typeof present === "string" ? Date.parse(present) : present) - Date.parse(at);

@@ -1,11 +1,12 @@
 // The screen of learning: whether the lists get better, what they save, and the experiments.
 
-import { get } from "./api.js";
+import { get, getIfPossible } from "./api.js";
 import { choice, clear, empty, h, jsonLink, notice, section, tag, update } from "./dom.js";
-import { number, percent, plural, short, timeNode } from "./format.js";
+import { now, number, percent, plural, short, timeNode } from "./format.js";
 import { watch } from "./live.js";
 import { table } from "./table.js";
 import { diagonal, line } from "./chart.js";
+import { GROSS, MISS, NET, demoNotice } from "./sessions.js";
 import { card, recordingOff } from "./tools.js";
 
 export const title = "Learning";
@@ -50,6 +51,7 @@ export async function show(root, params) {
   if (!DAYS.includes(view.days)) {
     view.days = USUAL_DAYS;
   }
+  const about = h("div", { class: "stack" });
   const controls = h("div", { class: "row" });
   const results = h("div", { class: "stack" });
   const experiments = h("div", { class: "stack" });
@@ -58,6 +60,7 @@ export async function show(root, params) {
     root,
     h("div", { class: "screen-head" }, h("h1", null, title), json),
     h("p", { class: "lead" }, "Whether the lists get better, and what they save."),
+    about,
     controls,
     results,
     experiments,
@@ -81,6 +84,10 @@ export async function show(root, params) {
       drawLearning(results, answer, days);
     }
   };
+  const loadAbout = async () => {
+    const newest = await getIfPossible("/sessions?limit=1");
+    update(about, demoNotice(newest?.sessions));
+  };
   const loadExperiments = async () => {
     try {
       await drawExperiments(experiments);
@@ -100,6 +107,7 @@ export async function show(root, params) {
   }
   // The experiments come after the first paint: their reports read many rows.
   loadExperiments();
+  loadAbout();
   if (params.query.get("prices") === "open") {
     openPrices(results);
   }
@@ -136,7 +144,7 @@ function drawLearning(results, answer, days) {
     update(
       results,
       empty(
-        `No sessions in the last ${days} days`,
+        `No work sessions in the last ${days} days`,
         "riglm learns from the calls of its clients. Connect a client and work with it: the first day appears here at once.",
         h("a", { class: "btn", href: "#/setup" }, "Set-up"),
       ),
@@ -147,17 +155,17 @@ function drawLearning(results, answer, days) {
     results,
     littleDataNotice(total, answer.days, days),
     answer.is_cut
-      ? notice("warning", "Not all sessions of this period are included: only the newest 2,000. The first days may look better or worse than they were.")
+      ? notice("warning", "Not all connections of this period are included: only the newest 2,000. The first days may look better or worse than they were.")
       : null,
     totals(total),
     answer.days.length < 2 ? null : h(
       "div",
       { class: "grid2" },
-      trend("Coverage", "Tools that were listed at their first call. The others had to be searched for.", answer.days, coverageOf, percent, 1),
-      trend("Searches per session", "Fewer searches for the same work means better lists.", answer.days, searchesOf, (n) => n.toFixed(1)),
+      trend("First uses listed", `Tools that were listed at their first call, of all that work sessions used. The others are misses. ${MISS}`, answer.days, coverageOf, percent, 1),
+      trend("Searches per work session", "Fewer searches for the same work means better lists.", answer.days, searchesOf, (n) => n.toFixed(1)),
       trend("List size", "Tools in the list, as a share of all tools that the client could have got.", answer.days, shownOf, percent),
-      trend("Tokens saved", "Tokens of definitions that were left out of prompts.", answer.days, (day) => day.tokens_saved, short),
-      trend("Cost avoided", "In tokens at full price: also counts searches and changed lists. Below 0, riglm cost more than it saved.", answer.days, (day) => day.cost_avoided, short),
+      trend(GROSS.name, GROSS.text, answer.days, (day) => day.tokens_saved, short),
+      trend(NET.name, `${NET.text} Below 0, riglm cost more than it saved.`, answer.days, (day) => day.cost_avoided, short),
     ),
     calibration(answer.calibration),
     assumptions(answer),
@@ -170,8 +178,8 @@ function littleDataNotice(total, days, period) {
     return null;
   }
   const text =
-    `There are only ${plural(total.sessions, "session")} on ${plural(days.length, "day")} of the last ${period} days. ` +
-    `With fewer than ${ENOUGH.sessions} sessions or ${ENOUGH.days} days, the numbers are right, but a trend is not visible yet.`;
+    `There are only ${plural(total.sessions, "work session")} on ${plural(days.length, "day")} of the last ${period} days. ` +
+    `With fewer than ${ENOUGH.sessions} work sessions or ${ENOUGH.days} days, the numbers are right, but a trend is not visible yet.`;
   return notice("info", text);
 }
 
@@ -183,32 +191,38 @@ function totals(total) {
     "div",
     { class: "cards" },
     card(
-      "Coverage",
+      "First uses listed",
       coverage === null ? "–" : percent(coverage),
       coverage === null
         ? "No tool was used yet."
-        : `${number(total.tools_used - total.misses)} of ${plural(total.tools_used, "tool")} that sessions used were listed at the first call.`,
+        : `The list had ${number(total.tools_used - total.misses)} of ${plural(total.tools_used, "tool")} when a work session first called them.`,
     ),
-    card("Searches per session", searches === null ? "–" : searches.toFixed(1), `${plural(total.searches, "search")} in ${plural(total.sessions, "session")}.`),
+    card("Searches per work session", searches === null ? "–" : searches.toFixed(1), `${plural(total.searches, "search")} in ${plural(total.sessions, "work session")}. A connection without a work session counts as one.`),
     card(
       "List size",
       shown === null ? "–" : percent(shown),
-      shown === null ? "No list was shown yet." : `${number(total.shown_tools)} of ${number(total.available_tools)} tools were listed, over all sessions.`,
+      shown === null ? "No list was shown yet." : `${number(total.shown_tools)} of ${number(total.available_tools)} tools were listed, over all work sessions.`,
     ),
-    card("Tokens saved", short(total.tokens_saved), "Tokens of definitions that prompts did not carry."),
-    card("Cost avoided", short(total.cost_avoided), costText(total)),
+    card(GROSS.name, short(total.tokens_saved), GROSS.text),
+    card(NET.name, short(total.cost_avoided), costText(total)),
   );
 }
 
 function costText(total) {
   if (total.cost_avoided < 0) {
-    return "In tokens at full price. riglm cost more than it saved: lists changed often, or were short of tools.";
+    return `${NET.text} riglm cost more than it saved: lists changed often, or were short of tools.`;
   }
-  return "In tokens at full price, after the costs of searches and changed lists.";
+  return NET.text;
 }
 
 const dayFormat = new Intl.DateTimeFormat("en-GB", { day: "numeric", month: "short", timeZone: "UTC" });
-const dayText = (x) => dayFormat.format(new Date(x));
+const dayText = (x) => withToday(dayFormat.format(new Date(x)), x);
+
+/** Marks the present day, whose numbers still grow. */
+function withToday(text, day) {
+  const isToday = new Date(day).toISOString().slice(0, 10) === new Date(now()).toISOString().slice(0, 10);
+  return isToday ? `${text} (today, so far)` : text;
+}
 
 function trend(label, subtitle, days, valueOf, yFormat, yMax) {
   const points = days.map((day) => ({ x: Date.parse(day.day), y: valueOf(day) }));
@@ -224,7 +238,7 @@ function trend(label, subtitle, days, valueOf, yFormat, yMax) {
 function calibration(all) {
   return section(
     "Calibration",
-    "Whether as many calls were of listed tools as riglm expected when it selected the lists.",
+    "Whether as many calls were of listed tools as riglm expected when it selected the lists. It counts all calls, not only first uses, under lists that a prediction selected: others have no expectation.",
     all.calls === 0 ? h("p", { class: "dim" }, noCalibration(all)) : calibrationResults(all),
   );
 }
@@ -285,13 +299,13 @@ function daysTable(days) {
   });
   const rows = table({
     columns: [
-      { key: "day", label: "Day (UTC)", value: (day) => day.day },
-      amount("sessions", "Sessions", (day) => day.sessions, number),
-      amount("coverage", "Coverage", coverageOf, percent),
-      amount("searches", "Searches per session", searchesOf, (n) => n.toFixed(1)),
+      { key: "day", label: "Day (UTC)", value: (day) => day.day, cell: (day) => withToday(day.day, day.day) },
+      amount("sessions", "Work sessions", (day) => day.sessions, number),
+      amount("coverage", "First uses listed", coverageOf, percent),
+      amount("searches", "Searches per work session", searchesOf, (n) => n.toFixed(1)),
       amount("shown", "List size", shownOf, percent),
-      amount("tokens", "Tokens saved", (day) => day.tokens_saved, (n) => number(Math.round(n))),
-      amount("cost", "Cost avoided", (day) => day.cost_avoided, (n) => number(Math.round(n))),
+      amount("tokens", GROSS.name, (day) => day.tokens_saved, (n) => number(Math.round(n))),
+      amount("cost", NET.name, (day) => day.cost_avoided, (n) => number(Math.round(n))),
     ],
     rows: days,
     rowKey: (day) => day.day,

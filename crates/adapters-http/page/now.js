@@ -4,7 +4,7 @@ import { get } from "./api.js";
 import { choice, clear, empty, h, jsonLink, notice, prose, section, tag, toolName, update } from "./dom.js";
 import { agoNode, number, percent, plural, short, time, timeNode } from "./format.js";
 import { mayCount, subscribe, watch } from "./live.js";
-import { LIST_COLUMNS } from "./sessions.js";
+import { GROSS, LIST_COLUMNS, NET, demoNotice, matchWords } from "./sessions.js";
 import { table } from "./table.js";
 
 export const title = "Now";
@@ -36,7 +36,7 @@ export async function show(root, params) {
     h("p", { class: "lead" }, "riglm stands between MCP clients and their servers. It learns which tools a session needs, "
       + "lists those, and lets the client search for all others. So prompts carry fewer tool definitions."),
     notices, numbers, period,
-    section("Open sessions", "Open one to see why each tool is listed or hidden.", sessions, more),
+    section("Open sessions", "A row is one connection of a client; it may have several work sessions. The numbers count since it began, and not only in the chosen period. Open one to see why each tool is listed or hidden.", sessions, more),
     h("div", { class: "grid2" },
       section("Upstreams", "The MCP servers behind riglm.", upstreams),
       section("Happening now", "Calls, searches and lists since you opened this view.", feed)));
@@ -96,7 +96,7 @@ function noticesOf(answer) {
   } else if (answer.strategy !== "prediction") {
     shown.push(["info", "Lists follow the names of tools. For lists that follow what was learned, write this into the section [filtering] of the configuration:", 'strategy = "prediction"']);
   }
-  return shown.map(([kind, words, command]) => notice(kind, words, command ? h("code", null, command) : null));
+  return [demoNotice(answer.open_sessions), shown.map(([kind, words, command]) => notice(kind, words, command ? h("code", null, command) : null))];
 }
 
 function card(label, big, ...more) {
@@ -108,7 +108,7 @@ function cards(answer, days) {
   const { totals } = answer;
   if (!totals) return [];
   if (totals.sessions === 0 && totals.calls === 0) return [nothingYet(answer, days)];
-  return [listCard(totals), savedCard(totals), coverageCard(totals), callCard(totals)];
+  return [listCard(answer), savedCard(totals), coverageCard(totals), callCard(totals)];
 }
 
 function nothingYet({ upstreams, open_sessions: open }, days) {
@@ -129,32 +129,37 @@ function nothingYet({ upstreams, open_sessions: open }, days) {
 /** Returns a mean with one decimal only where it matters. */
 const mean = (sum, n) => (n ? short(sum / n) : "–");
 
-function listCard(totals) {
+/** Returns what the numbers count. */
+const countedWords = (answer) => `${plural(answer.totals.sessions, "work session")} on ${plural(answer.counted_sessions, "connection")}`;
+
+function listCard(answer) {
+  const { totals } = answer;
   const { sessions } = totals;
-  const share = totals.available_tokens ? totals.shown_tokens / totals.available_tokens : null;
   return card("Tools in a list",
     sessions ? [mean(totals.shown_tools, sessions), h("small", null, ` of ${mean(totals.available_tools, sessions)}`)] : "–",
-    share === null
-      ? "No list was recorded."
-      : `${percent(share)} of the tokens of all definitions of upstreams; tools of riglm itself, such as the search, come on top. Average of ${plural(sessions, "session")}, of which ${number(totals.sessions_hiding)} had hidden tools.`);
+    sessions
+      ? `Average of the newest lists of ${countedWords(answer)}; ${number(totals.sessions_hiding)} of these lists hide tools. Tools of riglm itself, such as the search, come on top.`
+      : "No list was recorded.");
 }
 
 function savedCard(totals) {
-  const worth = totals.cost_avoided;
-  const after = worth >= 0
-    ? `After searches and prompt caching, that is worth ${short(worth)} tokens at the full price.`
-    : `Searches and changed lists cost more than that is worth, by ${short(-worth)} tokens at the full price.`;
-  return card("Tokens saved", short(totals.tokens_saved),
-    "Tool definitions that prompts did not carry, if each call and each search is one prompt.",
-    [after, " ", h("a", { href: "#/learning?prices=open" }, "Prices and assumptions")]);
+  const share = totals.available_tokens ? totals.shown_tokens / totals.available_tokens : null;
+  return card("Tool definitions in a prompt",
+    share === null ? "–" : [percent(1 - share), h("small", null, " fewer tokens")],
+    share === null
+      ? "No tokens were counted."
+      : `Lists have ${short(totals.shown_tokens / totals.sessions)} of the ${short(totals.available_tokens / totals.sessions)} tokens of all definitions, on average.`,
+    [h("strong", null, `${GROSS.name}: ${short(totals.tokens_saved)}. `), GROSS.text],
+    [h("strong", null, `${NET.name}: ${short(totals.cost_avoided)}. `), NET.text, " ",
+      h("a", { href: "#/learning?prices=open" }, "Prices and assumptions")]);
 }
 
 function coverageCard(totals) {
   const used = totals.tools_used;
-  return card("First uses that were in the list", used ? percent(totals.first_uses_covered / used) : "–",
+  return card("First uses listed", used ? percent(totals.first_uses_covered / used) : "–",
     used
-      ? `${number(totals.first_uses_covered)} of ${plural(used, "tool")} that sessions used. ${plural(totals.misses, "miss")}: the list did not have the tool, and the client searched or called it by name.`
-      : "No session used a tool yet.");
+      ? `The list had ${number(totals.first_uses_covered)} of ${plural(used, "tool")} when a work session first called them. ${plural(totals.misses, "miss")}: the list did not have the tool, and the client searched for it or called it by name.`
+      : "No work session used a tool yet.");
 }
 
 function callCard(totals) {
@@ -166,8 +171,8 @@ function callCard(totals) {
 
 function periodText(answer) {
   if (!answer.totals) return null;
-  const cut = answer.is_cut ? ` The newest ${number(answer.counted_sessions)} connections count; older ones were left out.` : "";
-  return [`Since ${time(answer.since)}, by ${plural(answer.counted_sessions, "connection")}.${cut} riglm ${answer.version} runs since `, timeNode(answer.started_at), "."];
+  const cut = answer.is_cut ? " Only the newest connections count; older ones were left out." : "";
+  return [`Since ${time(answer.since)}: ${countedWords(answer)}; a connection without a work session counts as one.${cut} riglm ${answer.version} runs since `, timeNode(answer.started_at), "."];
 }
 
 /** Returns the address of a session. */
@@ -243,7 +248,7 @@ function feedItem(event) {
   const { data } = event;
   const sentence = {
     tool_called: () => [who, " called ", toolName(data), SOURCES[data.source] ?? "", data.is_first_use && data.source !== "shown" ? [" ", tag("miss", "warn")] : null],
-    searched: () => [who, ` searched for tools: ${plural(data.n_matches, "result")}, quality ${data.quality}`],
+    searched: () => [who, ` searched for tools: ${plural(data.n_matches, "result")}, ${matchWords(data.quality)}`],
     list_shown: () => [who, ` got a list of ${number(data.n_shown)} of ${plural(data.n_available, "tool")}`],
     session_introduced: () => [who, " connected"],
   }[event.type]();

@@ -2,11 +2,13 @@
 
 import { ApiError, get } from "./api.js";
 import { bars } from "./chart.js";
-import { ACTIONS, clientName, decide, decisionList, denial, nameOfClient } from "./decisions.js";
+import { ACTIONS, actionWords, clientName, decide, decisionList, denial, nameOfClient } from "./decisions.js";
 import { choice, clear, empty, h, jsonLink, notice, plain, prose, section, tag, toolName, update } from "./dom.js";
-import { agoNode, duration, number, percent, plural, short, timeNode } from "./format.js";
+import { agoNode, dayTimeNode, duration, number, percent, plural, short, timeNode } from "./format.js";
 import { watch } from "./live.js";
+import { MISS, matchWords } from "./sessions.js";
 import { table } from "./table.js";
+import { FAILURES } from "./tool.js";
 
 export const title = "Session";
 
@@ -23,21 +25,68 @@ const OF_SESSION = [
   "context_shifted", "tools_seen", "override_changed", "pause_changed", "config_changed",
 ];
 
-/** What `shown_because` means: in short, and what follows from it. */
+/** What `shown_because` means: in short, and what follows from it. `SELECTED` has the other values. */
 const BECAUSE = {
   pinned: ["Pinned by an operator", "It is always listed, before all others."],
   included: ["Included by an operator", "A decision puts it into the list."],
   whole_list: ["The list has every tool", "Nothing was left out, except what operators hide."],
-  chosen: ["Likely, or used before", "It was likely when the list was made, or the session has used it."],
   excluded: ["Hidden by an operator", "A decision, or write gating, hides it."],
-  not_chosen: ["Less likely than the listed tools", "Others are more likely to be used, or the list had no room. A search finds it, and it can be called. To list it always, pin it."],
   became_likely: ["Became likely after this list was made", "By the present prediction, the next list has it. Until then a search finds it, and it can be called."],
   pinned_next: ["Pinned after this list was made", "The next list has it, before all others."],
   included_next: ["Included after this list was made", "The next list has it."],
   excluded_next: ["Hidden after this list was made", "The next list does not have it."],
-  left_out: ["Left out of the newest list", "It was not chosen, or an operator hid it: the record does not tell which. A search could find it, and it could be called."],
   not_listed: ["The session has no list yet", "The client has not asked for its tools."],
 };
+
+/** Why a list has a tool, and why it lacks one, by the mode in which its tools were selected. */
+const SELECTED = {
+  prediction: {
+    listed: ["Likely when the list was made", "By the prediction of that time, or it had been used shortly before."],
+    hidden: ["Less likely than the listed tools when the list was made", "Others were more likely to be used, or the list had no room."],
+  },
+  general: {
+    listed: ["Nothing was learned yet: the tools of all servers in turn", "Of each server, tools that find something come first."],
+    hidden: ["Nothing was learned yet, and the list had no room", "It comes later in the order of all servers in turn."],
+  },
+  frequency: {
+    listed: ["Among the most called tools", "The calls of the last 30 days stood in for a prediction."],
+    hidden: ["Called less often than the listed tools", "The calls of the last 30 days stood in for a prediction."],
+  },
+  context: {
+    listed: ["Fits the context of the client, or was likely", "The client declared a context. Likely tools may fill the rest of the list."],
+    hidden: ["Does not fit the context of the client", "Or it fits, and the list had no room."],
+  },
+  pool: {
+    listed: ["In the default pool", "The configuration names it in filtering.pools."],
+    hidden: ["In no default pool", "The configuration does not name it in filtering.pools."],
+  },
+  names: {
+    listed: ["Its name is allowed", "By filtering.allow or filtering.deny of the configuration."],
+    hidden: ["Its name is not allowed", "By filtering.allow or filtering.deny of the configuration."],
+  },
+  all: {
+    listed: BECAUSE.whole_list,
+    hidden: ["Left out of a list of all tools", "Its server did not answer then."],
+  },
+};
+
+/** The same for lists of older versions, which did not record the mode. */
+const SELECTED_SOMEHOW = {
+  listed: ["In the newest list", "The record does not say why."],
+  hidden: ["Left out of the newest list", "The record does not say why."],
+};
+
+const USED = ["Used in this session", "It was called. The list had it from the start, or keeps it because it was used."];
+
+/** The modes in whose lists a tool can be because it was used. */
+const KEEP_USED = ["prediction", "general", "frequency", "context"];
+
+/** What follows for a tool that was not selected: in an open session, and in one without predictions. */
+const HIDDEN_NOW = "A search finds it, and it can be called. To list it always, pin it.";
+const HIDDEN_THEN = "Or an operator hid it: the record does not tell which. A search could find it, and it could be called.";
+
+/** The decisions that the table of tools offers. */
+const OFFERED = ["pin", "exclude", "forbid"];
 
 /** What the next list changes. */
 const NEXT = {
@@ -54,7 +103,7 @@ const BANDS = {
 };
 
 const SOURCES = {
-  shown: ["in its list", ""],
+  shown: ["in an earlier list", ""],
   found: ["found by a search", "info"],
   hidden: ["hidden, called by name", "warn"],
   unlisted: ["listed by no upstream", "warn"],
@@ -66,15 +115,6 @@ const NAMED = ["named by riglm", "info",
 
 const OUTCOMES = {
   ok: "ok", cached: "ok", error: "bad", timeout: "bad", refused: "bad", cancelled: "warn", unknown: "warn",
-};
-
-/** Why a call has no result. */
-const FAILURES = {
-  error: "The server answered with an error, or could not be reached.",
-  timeout: "The server did not answer within limits.call_timeout.",
-  refused: "A safeguard or an operator forbids it, so it was not sent to the server. The client got the reason.",
-  cancelled: "The client cancelled it.",
-  unknown: "riglm stopped while it ran, so its end is not known.",
 };
 
 /** How the lists of each policy behave. */
@@ -115,8 +155,10 @@ export async function show(root, params) {
   const nextSection = section("What next", "The tools that this session will most probably call next.", next);
   const reason = h("p");
   const toolControls = h("div", { class: "row" });
-  const tools = toolTable(view, params);
-  const words = h("div");
+  const tools = h("div");
+  // One with predictions, and one without: the session may end while the page is open.
+  const tables = {};
+  const words = h("dl", { class: "facts small" });
   const timelineControls = h("div", { class: "row" });
   const timeline = h("ol", { class: "timeline" });
   const older = h("div", { class: "row" });
@@ -125,9 +167,9 @@ export async function show(root, params) {
     h("div", { class: "grid2" },
       nextSection,
       section("About this session", null, facts)),
-    section("Tools", null, reason, toolControls, tools, words),
+    section("Tools", null, reason, words, h("p", { class: "small dim" }, OFFERED.map((action) => [actionWords(ACTIONS[action]), " "])), toolControls, tools),
     section("Decisions about tools", "Those of operators for this session, its client, its profile, or all clients.", overrides),
-    section("Timeline", "Lists, calls and searches. A miss is the first call of a tool that the list did not have.",
+    section("Timeline", `Lists, calls and searches. ${MISS}`,
       timelineControls, timeline, older));
 
   function draw() {
@@ -146,7 +188,10 @@ export async function show(root, params) {
       ], view.tools, (value) => set("tools", value, "all")),
       denial() ? h("span", { class: "dim small" }, denial()) : null);
     const rows = model.tools.filter((tool) => view.tools === "all" || tool.isListed === (view.tools === "listed"));
-    tools.update(rows);
+    const kind = view.forecast ? "predicted" : "recorded";
+    tables[kind] ??= toolTable(view, params);
+    update(tools, tables[kind]);
+    tables[kind].update(rows);
     update(words, legend(model));
     update(timelineControls,
       choice("Entries to show", [
@@ -227,16 +272,16 @@ function modelOf({ detail, forecast: predicted }) {
   }
   let tools;
   if (predicted) {
-    tools = predicted.tools.map((tool) => ({ ...tool, id: tool.name, isListed: tool.shown, calls: used.get(keyOf(tool))?.n ?? 0 }));
+    tools = predicted.tools.map((tool) => ({ ...tool, id: tool.name, isListed: tool.shown, mode: predicted.mode, calls: used.get(keyOf(tool))?.n ?? 0 }));
   } else {
     const listed = new Map((newest?.tools ?? []).map((tool) => [keyOf(tool), { ...tool, isListed: true }]));
     for (const [key, call] of used) {
       if (!listed.has(key)) listed.set(key, { upstream: call.upstream, tool: call.tool, isListed: false, source: call.source, named_by: call.named_by });
     }
     for (const tool of detail.hidden_tools ?? []) {
-      if (!listed.has(keyOf(tool))) listed.set(keyOf(tool), { ...tool, isListed: false, shown_because: "left_out" });
+      if (!listed.has(keyOf(tool))) listed.set(keyOf(tool), { ...tool, isListed: false });
     }
-    tools = [...listed].map(([key, tool]) => ({ ...tool, id: key, calls: used.get(key)?.n ?? 0 }));
+    tools = [...listed].map(([key, tool]) => ({ ...tool, id: key, mode: newest?.mode, calls: used.get(key)?.n ?? 0 }));
   }
   return { lists, calls, searches, newest, tools, nListed: tools.filter((tool) => tool.isListed).length };
 }
@@ -273,7 +318,7 @@ function numberCards({ session, misses, is_cut: isCut }, { newest, lists, calls,
       newest ? [number(newest.tools.length), h("small", null, ` of ${number(newest.available_tools)}`)] : "–",
       newest ? `${tokens(newest)} Tools of upstreams; those of riglm itself come on top. ${isCut ? "At least " : ""}${plural(lists.length, "list")} so far.` : "No list is recorded for it."),
     card("Calls", session ? number(session.calls) : atLeast(calls.length), `${plural(used, "tool")} used, ${number(failed)} failed${among}.`),
-    card("Misses", atLeast(misses), `First calls of tools that the list did not have${among}.`),
+    card("Misses", atLeast(misses), `First calls of tools that the list did not have${among}: the client searched for them or called them by name.`),
     card("Searches", atLeast(searches.length), `Searches of the client for hidden tools${among}.`),
   ];
 }
@@ -296,11 +341,11 @@ function factList(view, model) {
     fact("Ended", session.ended_at
       ? [timeNode(session.ended_at), `, after ${duration((Date.parse(session.ended_at) - Date.parse(session.started_at)) * 1_000)}`]
       : null);
-    fact("Looks for hidden tools", session.looks_for_hidden_tools === null
+    fact("Looks for hidden tools (estimate)", session.looks_for_hidden_tools === null
       ? "not known yet"
-      : `${percent(session.looks_for_hidden_tools)} probable. Clients that do not search get longer lists.`);
+      : `${percent(session.looks_for_hidden_tools)} probable, by what this client did in all its sessions. Clients that do not search get longer lists.`);
     fact(session.work_sessions.length === 1 ? "Work session" : "Work sessions", session.work_sessions.length
-      ? session.work_sessions.map((one) => h("div", null, h("a", { class: "mono", href: `#/sessions/${encodeURIComponent(one)}` }, one)))
+      ? session.work_sessions.map((one) => h("div", null, h("a", { href: `#/sessions/${encodeURIComponent(one)}`, title: one }, "begun ", dayTimeNode(beginningOf(one)))))
       : null);
   } else if (work) {
     fact("User", work.principal);
@@ -352,7 +397,7 @@ function reasonText(view, { newest, tools, nListed }) {
   if (!newest) return [parts, "Without a list there is nothing to explain yet."];
   const why = view.noForecast.status === 409
     ? "Without predictions, tools have no probabilities."
-    : "Tools have probabilities only while the session is open.";
+    : "Probabilities are kept only for open sessions.";
   return [parts, `${why} Here are the tools of the newest list, those that it left out, and those that were called without being in it.`];
 }
 
@@ -369,7 +414,7 @@ function selectionWords(list) {
 function toolTable(view, params) {
   return table({
     label: "Tools of the session",
-    className: "bounded",
+    className: "bounded stacked",
     filter: true,
     filterBy: params.query.get("text") ?? "",
     onFilter: (text) => params.set({ text }),
@@ -379,36 +424,40 @@ function toolTable(view, params) {
     columns: [
       { key: "tool", label: "Tool", value: (row) => `${row.upstream} ${row.tool}`, cell: (row) => toolName(row) },
       {
-        key: "because", label: "In its list now, and why",
+        key: "because", label: view.forecast ? "In its list now, and why" : "In its newest list, and why",
         value: (row) => `${row.isListed ? "listed" : "hidden"} ${whyWords(row)[0]} ${NEXT[row.shown_because] ?? ""}`,
-        cell: (row) => h("div", { class: "row tight", title: whyWords(row)[1] },
-          row.isListed ? tag("listed", "ok") : tag("hidden"),
-          NEXT[row.shown_because] ? tag(NEXT[row.shown_because], "info") : null,
+        cell: (row) => h("div", { class: "why", title: whyWords(row)[1] },
+          row.isListed ? tag("listed", "ok") : tag("hidden"), " ",
+          NEXT[row.shown_because] ? [tag(NEXT[row.shown_because], "info"), " "] : null,
           whyWords(row)[0]),
       },
-      {
+      view.forecast ? {
         key: "probability", label: "Next call, by the prediction now", title: "The probability that it is called next, and the reasons. It follows each call; the list does not.",
         value: (row) => row.probability,
-        cell: (row) => (row.probability === undefined ? "–" : h("div", { class: "explanation" }, percent(row.probability), " ",
-          h("span", { class: "small dim", title: plain(row.sentence) }, prose(row.sentence.replace(/^.*? likely: /, ""))))),
-      },
+        cell: (row) => h("div", { class: "explanation", title: plain(row.sentence) }, percent(row.probability), " ",
+          h("span", { class: "small dim" }, prose(row.sentence.replace(/^.*? likely: /, "")))),
+      } : null,
       { key: "calls", label: "Calls", align: "end", title: "Calls in the timeline of this session", cell: (row) => number(row.calls) },
       {
         key: "decide", label: "Decide", sort: false, value: () => "",
-        cell: (row) => h("div", { class: "row tight" }, ["pin", "exclude", "forbid"].map((action) => h("button", {
+        cell: (row) => h("div", { class: "row tight" }, OFFERED.map((action) => h("button", {
           type: "button", class: "btn small", disabled: denial() !== null, title: denial() ?? ACTIONS[action].effect,
           "aria-label": `${ACTIONS[action].label} ${row.tool.slice(0, 100)}`,
           on: { click: () => decide({ tool: row, action, session: sessionOf(view), client: clientOf(view), profile: view.detail.session?.profile }) },
         }, ACTIONS[action].label))),
       },
-    ],
+    ].filter(Boolean),
   });
 }
 
 function whyWords(row) {
-  if (row.shown_because) return BECAUSE[row.shown_because] ?? [row.shown_because, ""];
-  if (row.isListed) return ["In the newest list", ""];
-  return ["Called, and not in the newest list", `At the first call: ${sourceWords(row)[0]}.`];
+  const { shown_because: because, mode, isListed } = row;
+  if (BECAUSE[because]) return BECAUSE[because];
+  const { listed, hidden } = SELECTED[mode] ?? SELECTED_SOMEHOW;
+  if (row.source === "unlisted") return ["Called, but listed by no upstream", "No list could have it."];
+  if (row.source) return [`${hidden[0]}; called all the same: ${sourceWords(row)[0]}`, `${hidden[1]} ${HIDDEN_THEN}`];
+  if (isListed) return row.calls > 0 && KEEP_USED.includes(mode) ? USED : listed;
+  return [hidden[0], `${hidden[1]} ${because ? HIDDEN_NOW : HIDDEN_THEN}`];
 }
 
 /** Returns from where the client knew a called tool: the words, the kind of their tag, and more about it. */
@@ -416,18 +465,21 @@ function sourceWords({ source, named_by: by }) {
   return source === "found" && by !== "search" ? NAMED : SOURCES[source] ?? [source, ""];
 }
 
+/** Returns when a work session began: its identifier (UUID version 7) begins with the milliseconds. */
+function beginningOf(id) {
+  return new Date(parseInt(id.replaceAll("-", "").slice(0, 12), 16)).toISOString();
+}
+
 /** Explains the words that the table uses. */
 function legend(model) {
-  const words = [...new Set(model.tools.map((tool) => tool.shown_because))].filter((word) => BECAUSE[word]);
-  if (words.length === 0) return null;
-  return h("details", { class: "small" }, h("summary", null, "What the reasons mean"),
-    h("dl", { class: "facts" }, words.map((word) => [h("dt", null, BECAUSE[word][0]), h("dd", null, BECAUSE[word][1])])));
+  const words = new Map(model.tools.map(whyWords));
+  return [...words].map(([word, meaning]) => [h("dt", null, word), h("dd", null, meaning)]);
 }
 
 function sessionOf(view) {
-  if (view.detail.session?.state === "past") return null;
   return {
     id: view.forecast?.session ?? view.id,
+    isOver: view.detail.session?.state === "past",
     hasSharedList: view.detail.session?.protocol === SHARED_LISTS,
   };
 }
@@ -488,7 +540,7 @@ function callParts(call) {
       call.outcome === null ? tag("running", "info") : tag(call.outcome, OUTCOMES[call.outcome] ?? ""),
       call.duration_us === null ? null : h("span", { class: "dim small", title: call.wait_us ? `and ${duration(call.wait_us)} waiting for a connection` : null }, duration(call.duration_us)),
       call.source === "shown" ? null : tag(words, kind, more),
-      call.is_miss ? tag("miss", "warn", "The first call of a tool that the list did not have") : null),
+      call.is_miss ? tag("miss", "warn", MISS) : null),
     call.error ? h("q", { class: "small" }, call.error) : failure ? h("div", { class: "small dim" }, failure) : null,
   ];
 }
@@ -497,9 +549,9 @@ function searchParts(search) {
   return [
     h("div", { class: "row" },
       search.query === null
-        ? h("span", { class: "dim" }, "Words not stored")
+        ? h("span", { class: "dim" }, "Words not stored: see ", h("code", null, "logging.include_arguments"))
         : h("q", null, search.query),
-      tag(`${search.quality} quality`, QUALITIES[search.quality] ?? ""),
+      tag(matchWords(search.quality), QUALITIES[search.quality] ?? ""),
       h("span", { class: "dim small" }, `${plural(search.results.length, "result")} in ${duration(search.duration_us)}`)),
     search.results.length ? h("div", { class: "tools-inline" }, search.results.map((tool) => toolName(tool))) : null,
   ];

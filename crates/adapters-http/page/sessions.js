@@ -2,8 +2,8 @@
 
 import { get } from "./api.js";
 import { clientName } from "./decisions.js";
-import { choice, clear, empty, h, jsonLink, tag, update } from "./dom.js";
-import { duration, number, percent, short, timeNode } from "./format.js";
+import { choice, clear, empty, h, jsonLink, notice, tag, update } from "./dom.js";
+import { dayTimeNode, duration, number, percent, plural, short } from "./format.js";
 import { watch } from "./live.js";
 import { table } from "./table.js";
 
@@ -19,6 +19,32 @@ const STATES = [
   { value: "past", label: "Over" },
 ];
 
+/** What a miss is. */
+export const MISS = "A miss is the first call of a tool in a work session whose list did not have it: the client searched for it or called it by name.";
+
+/** What lists saved, by the names that all screens use for it. */
+export const GROSS = {
+  name: "Tokens saved (gross)",
+  text: "Tokens of tool definitions that the prompts of calls did not carry, if each call is one prompt.",
+};
+export const NET = {
+  name: "Cost avoided (net)",
+  text: "Equal to the price of as many uncached prompt tokens, after searches and changed lists. It is less than the gross number, because cached tokens cost less.",
+};
+
+/** The name of the client of `riglm demo`. */
+const DEMO_CLIENT = "riglm-demo";
+
+/** Returns what a reader must know of the numbers if sessions are those of the demonstration. */
+export function demoNotice(sessions) {
+  return sessions?.some(({ client }) => client === DEMO_CLIENT)
+    ? notice("info", "Demonstration: these sessions were recorded before and are played by a script; their times are spread over the last days.")
+    : null;
+}
+
+/** Returns the quality of the answer to a search. */
+export const matchWords = (quality) => `${quality} quality of the best matches`;
+
 /** The columns of a table of sessions that say what their lists did. */
 export const LIST_COLUMNS = [
   {
@@ -28,13 +54,13 @@ export const LIST_COLUMNS = [
   },
   { key: "calls", label: "Calls", align: "end", cell: (row) => `${number(row.calls)}${row.has_more_calls ? "+" : ""}` },
   {
-    key: "misses", label: "Misses", align: "end", title: "Tools that were called although the list did not have them at their first call",
+    key: "misses", label: "Misses", align: "end", title: MISS,
     value: (row) => row.lists?.misses,
     cell: (row) => (row.lists?.misses ? tag(number(row.lists.misses), "warn") : number(row.lists?.misses)),
   },
   { key: "searches", label: "Searches", align: "end", value: (row) => row.lists?.searches, cell: (row) => number(row.lists?.searches) },
   {
-    key: "saved", label: "Tokens saved", align: "end", title: "Tool definitions that prompts did not carry, if each call and each search is one prompt",
+    key: "saved", label: GROSS.name, align: "end", title: GROSS.text,
     value: (row) => row.lists?.tokens_saved, cell: (row) => short(row.lists?.tokens_saved),
   },
 ];
@@ -45,23 +71,25 @@ export async function show(root, params) {
   const view = { state: STATES.some(({ value }) => value === query.get("state")) ? query.get("state") : "", cursor: null };
   const rows = new Map();
   const head = h("div", { class: "screen-head" });
+  const notices = h("div", { class: "stack" });
   const end = h("div", { class: "row" });
   const list = sessionsTable(params);
   const parts = [head,
-    h("p", { class: "lead" }, "A session is one connection of a client. A work session is the calls of one task: a session may have several, and one may last over several sessions. Open a session to see its lists, calls and searches, and why each tool is listed or hidden."),
-    h("section", { class: "card", "aria-label": "Sessions" }, list, end)];
+    h("p", { class: "lead" }, "A row is one connection of a client; it may have several work sessions, each with the calls of one task, and a work session may last over several connections. Now and Learning count work sessions. Open a row to see its lists, calls and searches, and why each tool is listed or hidden."),
+    notices, h("section", { class: "card", "aria-label": "Sessions" }, list, end)];
 
   const path = (limit, cursor) => `/sessions?limit=${limit}${view.state ? `&state=${view.state}` : ""}${cursor ? `&cursor=${encodeURIComponent(cursor)}` : ""}`;
   const draw = () => {
     // Before the first answer, and after a time without recording.
     if (head.parentNode !== root) clear(root, parts);
     update(head, h("h1", null, title), choice("State", STATES, view.state, pick), jsonLink(path(FIRST_PAGE)));
+    update(notices, demoNotice([...rows.values()]));
     list.update([...rows.values()]);
     update(end,
-      view.cursor ? h("button", { type: "button", class: "btn", on: { click: loadMore } }, `Load ${NEXT_PAGE} older sessions`) : null,
+      view.cursor ? h("button", { type: "button", class: "btn", on: { click: loadMore } }, `Load ${NEXT_PAGE} older connections`) : null,
       h("span", { class: "dim small" }, rows.size === 0 ? "" : view.cursor
-        ? `${number(rows.size)} sessions are loaded. Sorting and the filter apply to these.`
-        : "These are all recorded sessions."));
+        ? `${plural(rows.size, "connection")} are loaded. Sorting and the filter apply to these.`
+        : `${number(rows.size)} in all: every recorded connection.`));
   };
   const add = (sessions) => sessions.forEach((session) => rows.set(session.id, session));
   let isMoreLoaded = false;
@@ -141,12 +169,12 @@ function sessionsTable(params) {
         cell: (row) => h("a", { href: `#/sessions/${encodeURIComponent(row.id)}`, class: "cut", title: clientName(row) }, row.client || "(no name)"),
       },
       { key: "state", label: "State", value: (row) => (row.state === "active" ? "open" : "over"), cell: (row) => (row.state === "active" ? tag("open", "ok") : tag("over")) },
-      { key: "started_at", label: "Started", value: (row) => Date.parse(row.started_at), cell: (row) => timeNode(row.started_at) },
+      { key: "started_at", label: "Started", value: (row) => Date.parse(row.started_at), cell: (row) => dayTimeNode(row.started_at) },
       { key: "lasted", label: "Lasted", align: "end", value: lasted, cell: (row) => duration(lasted(row)) },
       ...LIST_COLUMNS,
       {
-        key: "looks", label: "Looks for hidden tools", align: "end", value: (row) => row.looks_for_hidden_tools,
-        title: "The estimated probability that the client searches for a tool that it needs and that its list hides. Clients that do not search get longer lists.",
+        key: "looks", label: "Looks for hidden tools (estimate)", align: "end", value: (row) => row.looks_for_hidden_tools,
+        title: "An estimate about the client, from all its sessions: the probability that it searches for a tool that it needs and that its list hides. Clients that do not search get longer lists.",
         cell: (row) => percent(row.looks_for_hidden_tools),
       },
       { key: "protocol", label: "Protocol" },

@@ -1,6 +1,7 @@
 // The screen of the set-up: what is wrong and how to cure it, the clients, and the upstreams.
 
-import { get } from "./api.js";
+import { get, getIfPossible } from "./api.js";
+import { clientName } from "./decisions.js";
 import { clear, empty, h, jsonLink, notice, prose, section, tag, toast, update } from "./dom.js";
 import { agoNode, number, plural } from "./format.js";
 import { watch } from "./live.js";
@@ -34,6 +35,29 @@ const CLIENT_STATES = {
 const COMMAND =
   /\briglm (?:login [\w.-]+|model (?:pull [\w./:-]+|list)|(?:config|service|db) [a-z-]+|(?:clients|connect|demo|doctor|health|import|init|install|open|serve|setup|uninstall)\b)(?: --[a-z-]+(?: (?!-)[^\s,;]+)?)*|\bchmod \d+ [^,\n]+/g;
 
+/** What commands of cures do, for texts that do not say so themselves. */
+const PURPOSES = [
+  ["riglm import", "takes over the servers of your clients"],
+  ["riglm init", "writes a configuration file to begin with"],
+  ["riglm install", "adds riglm to the client"],
+  ["riglm login", "logs in to the server, in a browser"],
+  ["riglm model pull", "downloads the model"],
+  ["riglm model list", "names the models"],
+  ["riglm serve", "starts the proxy in the terminal"],
+  ["riglm service install", "runs the proxy in the background, from your login on"],
+  ["riglm service status", "says whether the service runs"],
+  ["riglm db check", "looks for damage in the database"],
+  ["riglm health", "says whether the proxy is ready"],
+  ["chmod", "keeps other users out"],
+];
+
+/** Returns what a command does, in brackets; `null` if the words after it may say so. */
+function purposeOf(line, wordsAfter) {
+  const [, purpose] = PURPOSES.find(([start]) => line.startsWith(start)) ?? [];
+  const isExplained = /^\s*(?!and\b|or\b)\w/.test(wordsAfter);
+  return purpose && !isExplained ? h("span", { class: "dim small" }, `(${purpose})`) : null;
+}
+
 /** The name of riglm in clients, as `riglm install` writes it. */
 const ENTRY_NAME = "riglm";
 
@@ -66,6 +90,7 @@ export async function show(root) {
   const overall = h("div", { class: "stack" });
   const checks = h("div", { class: "stack" });
   const clients = h("div", { class: "stack" });
+  const address = h("div", { class: "stack" });
   const upstreams = h("div", { class: "stack" });
   clear(
     root,
@@ -74,6 +99,7 @@ export async function show(root) {
     checks,
     upstreams,
     clients,
+    address,
     overall,
   );
   const loadUpstreams = async () => {
@@ -82,9 +108,10 @@ export async function show(root) {
   };
   const loadSetup = async () => {
     try {
-      const setup = await get("/setup");
+      const [setup, overview] = await Promise.all([get("/setup"), getIfPossible("/overview")]);
       update(checks, checkPart(setup.checks));
-      update(clients, clientPart(setup.clients));
+      update(clients, clientPart(setup.clients, overview));
+      update(address, addressPart(setup.clients));
     } catch (error) {
       // The upstreams are worth showing without the checks.
       if (error.status !== 404 && error.status !== 503 && error.status !== 500) {
@@ -92,13 +119,14 @@ export async function show(root) {
       }
       update(checks, notice("warning", `The checks cannot be shown: ${error.detail}. In a terminal, riglm doctor makes the same.`));
       update(clients);
+      update(address);
     }
   };
   await Promise.all([loadUpstreams(), loadSetup()]);
   update(overall, documents());
   const states = watch(["upstream_changed", "tools_seen", "session_opened", "session_closed", "change_held", "config_changed"], loadUpstreams);
   // riglm makes the checks every ten seconds at most.
-  const slow = watch(["upstream_changed", "session_introduced", "config_changed"], loadSetup, { pause: 10_000 });
+  const slow = watch(["upstream_changed", "session_introduced", "session_closed", "config_changed"], loadSetup, { pause: 10_000 });
   return {
     stop() {
       states.stop();
@@ -152,17 +180,23 @@ function withCommands(text) {
   const parts = [];
   let from = 0;
   for (const match of words.matchAll(COMMAND)) {
-    parts.push(prose(words.slice(from, match.index)), command(match[0]));
-    from = match.index + match[0].length;
+    const end = match.index + match[0].length;
+    parts.push(prose(words.slice(from, match.index)), command(match[0]), purposeOf(match[0], words.slice(end)));
+    from = end;
   }
   return [...parts, prose(words.slice(from))];
 }
 
 function command(line) {
   const code = h("code", null, line);
+  return h("span", null, code, copyButton(code));
+}
+
+/** Creates the button that copies the text of an element; `name` says what that is. */
+function copyButton(code, name = code.textContent) {
   const copy = async () => {
     try {
-      await navigator.clipboard.writeText(line);
+      await navigator.clipboard.writeText(code.textContent);
       toast("Copied.");
     } catch {
       // Without access to the clipboard, the command is selected for the keyboard.
@@ -170,19 +204,45 @@ function command(line) {
       toast("Selected: copy it with the keyboard.");
     }
   };
-  return h(
-    "span",
-    null,
-    code,
-    h("button", { type: "button", class: "btn quiet", "aria-label": `Copy ${line}`, on: { click: copy } }, "Copy"),
+  return h("button", { type: "button", class: "btn quiet", "aria-label": `Copy ${name}`, on: { click: copy } }, "Copy");
+}
+
+/** Names the clients that are connected, each once; `null` if there is none, or if they are not known. */
+function connectedPart(overview) {
+  const open = overview?.open_sessions ?? [];
+  if (open.length === 0) {
+    return null;
+  }
+  const names = [...new Set(open.map(clientName))].join(", ");
+  return h("p", null, tag("connected", "ok"), ` ${names}${overview.more_open_sessions ? ", and others" : ""}`);
+}
+
+/** Returns the address for clients, and an entry of a file that many clients read. */
+function addressPart(clients) {
+  const entry = (clients.find((client) => client.id === "claude-code" && client.entry) ?? clients.find((client) => client.entry?.url))?.entry;
+  if (!entry) {
+    return section(
+      "Address for clients",
+      null,
+      h("p", null, "It is not known here: riglm serves one client over its standard input and output, or its key has no variable. ", command("riglm clients"), " says more."),
+    );
+  }
+  const snippet = h("code", null, JSON.stringify({ mcpServers: { [ENTRY_NAME]: entry } }, null, 2));
+  return section(
+    "Address for clients",
+    "For a client that riglm does not know, or that you set up yourself.",
+    h("p", null, command(entry.url)),
+    h("p", null, "Many clients read such an entry from a JSON file; docs/clients.md has the notations of the others:"),
+    h("pre", { class: "scroll json-text", tabindex: "0", "aria-label": "Entry for a client" }, snippet),
+    h("div", { class: "row" }, copyButton(snippet, "the entry for a client")),
   );
 }
 
-function clientPart(clients) {
+function clientPart(clients, overview) {
   const installed = clients.filter((client) => client.is_installed);
   const others = clients.filter((client) => !client.is_installed);
   if (clients.length === 0) {
-    return section("Clients", null, empty("No clients are known", "The user of riglm has no home directory, so its clients cannot be found."));
+    return section("Clients", null, connectedPart(overview), empty("No clients are known", "The user of riglm has no home directory, so its clients cannot be found."));
   }
   const withRiglm = installed.filter((client) => client.riglm === "yes").length;
   return section(
@@ -190,12 +250,12 @@ function clientPart(clients) {
     installed.length > 0
       ? `${number(withRiglm)} of ${number(installed.length)} installed clients have riglm.`
       : null,
+    connectedPart(overview),
     installed.length > 0
       ? h("ul", { class: "muted-list lined" }, installed.map((client) => h("li", { "data-key": client.id }, clientRow(client))))
       : empty(
-          "No client was found",
-          h("span", null, "Install an MCP client, and run ", command("riglm setup"), ": it adds riglm to your clients. For others, ",
-            command("riglm clients"), " says the address of riglm, and docs/clients.md what to do with it."),
+          "No MCP client is installed on this machine",
+          h("span", null, "Install one that riglm knows, and run ", command("riglm setup"), ": it adds riglm to your clients. For others, use the address below."),
         ),
     others.length > 0
       ? h(
@@ -231,7 +291,7 @@ function clientRow(client) {
       h("span", { class: "dim" }, client.last_seen ? ["last seen ", agoNode(client.last_seen)] : "not seen yet"),
     ),
     state.needs === "install"
-      ? cure(command(`riglm install --client ${client.id}`), installLink(client) ? [" or ", installLink(client)] : null)
+      ? cure(withCommands(`riglm install --client ${client.id}`), installLink(client) ? [" or ", installLink(client)] : null)
       : null,
     state.advice ? h("p", { class: "dim" }, state.advice, files ? ` (${client.files.join(", ")})` : null) : null,
     client.riglm === "yes" && !client.last_seen
@@ -299,7 +359,7 @@ function documents() {
   ];
   return section(
     "To read",
-    "These documents are in the folder docs of the source of riglm.",
+    "These documents are in the folder docs of the source of riglm: look where you got the program.",
     h("dl", { class: "facts" }, names.map(([name, text]) => [h("dt", null, h("code", null, name)), h("dd", null, text)])),
   );
 }

@@ -32,7 +32,8 @@ let tableCount = 0;
  * - `sortBy`: a key, with `-` in front for the largest first; `onSort(sortBy)` tells a change.
  * - `filter`: whether to offer a filter; `filterBy` is its text at first, `onFilter(text)` tells a
  *   change.
- * - `className`: a class of the element. `bounded` limits its height.
+ * - `className`: classes of the element. `bounded` limits its height; `stacked` puts the cells of a
+ *   row below each other in a narrow page.
  *
  * Returns an element with `update(rows)`, which changes only what differs.
  */
@@ -141,7 +142,8 @@ export function table({
   function rowNode(row, index) {
     return h("tr", { "data-key": `row-${rowKey(row)}`, "aria-rowindex": index }, columns.map((column, i) => {
       const shown = column.cell ? column.cell(row) : valueOf(column, row) ?? "–";
-      const attributes = { class: column.align === "end" ? "end" : null };
+      // A narrow page has no heads above the cells.
+      const attributes = { class: column.align === "end" ? "end" : null, "data-label": column.label };
       return i === 0 ? h("th", { ...attributes, scope: "row" }, shown) : h("td", attributes, shown);
     }));
   }

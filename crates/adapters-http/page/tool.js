@@ -6,7 +6,7 @@ import { choice, clear, empty, h, jsonLink, notice, prose, section, toolName, up
 import { duration, number, percent, plural, timeNode } from "./format.js";
 import { mayCount, watch } from "./live.js";
 import { bars } from "./chart.js";
-import { recordingOff } from "./tools.js";
+import { ENOUGH_CALLS, recordingOff } from "./tools.js";
 
 export const title = "Tool";
 
@@ -25,6 +25,15 @@ const OUTCOMES = {
   unknown: "end unknown",
   refused: "refused by a safeguard or an operator",
   cached: "answered from the cache",
+};
+
+/** Why a call with such an outcome has no result. */
+export const FAILURES = {
+  error: "The server answered with an error, or could not be reached.",
+  timeout: "The server did not answer within limits.call_timeout.",
+  refused: "A safeguard or an operator forbids it, so it was not sent to the server. The client got the reason.",
+  cancelled: "The client cancelled it.",
+  unknown: "riglm stopped while it ran, so its end is not known.",
 };
 
 /** Fills `root` with a tool. The parts of the address are its upstream and its name; the query has `days`. */
@@ -151,7 +160,8 @@ function drawHeading(heading, stats) {
   ];
   update(
     heading,
-    stats.description ? h("p", { class: "lead" }, prose(stats.description), [...stats.description].length >= MAX_DESCRIPTION ? "…" : "") : null,
+    stats.description ? h("p", { class: "lead" }, prose(stats.description),
+      [...stats.description].length >= MAX_DESCRIPTION ? h("span", { class: "small" }, `… (the first ${MAX_DESCRIPTION} characters)`) : null) : null,
     h("dl", { class: "facts" }, facts.map(([term, fact]) => [h("dt", null, term), h("dd", null, fact)])),
   );
 }
@@ -181,17 +191,22 @@ function drawStatistics(statistics, stats, days) {
   }));
   const rate =
     stats.ok_rate == null ? "No call has ended yet." : `${percent(stats.ok_rate)} of the ended calls succeeded.`;
+  const failures = outcomes.filter(([outcome]) => FAILURES[outcome]);
+  const isEnough = stats.calls >= ENOUGH_CALLS;
   const latency = [
     ["Median", stats.latency_us.p50],
-    ["95 %", stats.latency_us.p95],
-    ["99 %", stats.latency_us.p99],
+    ["95 %", isEnough ? stats.latency_us.p95 : null],
+    ["99 %", isEnough ? stats.latency_us.p99 : null],
   ].filter(([, value]) => value != null);
   update(
     statistics,
     h(
       "div",
       { class: "grid2" },
-      section(`${plural(stats.calls, "call")} in ${period}`, rate, bars({ rows, max: stats.calls, label: "Outcomes" })),
+      section(`${plural(stats.calls, "call")} in ${period}`, rate, bars({ rows, max: stats.calls, label: "Outcomes" }),
+        failures.length > 0
+          ? h("dl", { class: "facts small" }, failures.map(([outcome]) => [h("dt", null, OUTCOMES[outcome]), h("dd", null, FAILURES[outcome])]))
+          : null),
       section(
         "Latency",
         "The share of calls that were answered within this time; times are accurate to 10 %.",
@@ -206,6 +221,7 @@ function drawStatistics(statistics, stats, days) {
               label: "Latency",
             })
           : h("p", { class: "dim" }, "No call has ended yet."),
+        isEnough ? null : h("p", { class: "dim small" }, `Too few calls for 95 % and 99 %: fewer than ${ENOUGH_CALLS}.`),
       ),
     ),
     neighbours(stats),

@@ -13,17 +13,15 @@ export const title = "Tools";
 const MAX_TOOLS = 5000;
 /** The most tools in one answer. */
 const PAGE = 1000;
+/** With fewer calls, a percentile says little. */
+export const ENOUGH_CALLS = 20;
 /** The most upstreams that have a bar. */
 const MAX_BARS = 12;
 const DAYS = [1, 7, 30, 90];
 const USUAL_DAYS = 30;
 /** The largest definitions first. */
 const USUAL_ORDER = "-definition";
-const FILTERS = [
-  { value: "", label: "All" },
-  { value: "never", label: "Never used" },
-  { value: "failing", label: "Failing" },
-];
+const ONLY = ["", "never", "failing"];
 
 /** Fills `root` with the tools. The query has `days`, `upstream`, `only` and the view of the table. */
 export async function show(root, params) {
@@ -112,7 +110,7 @@ function readView(query) {
   return {
     days: DAYS.includes(days) ? days : USUAL_DAYS,
     upstream: query.get("upstream") ?? "",
-    only: FILTERS.some((filter) => filter.value === only) ? only : "",
+    only: ONLY.includes(only) ? only : "",
   };
 }
 
@@ -182,13 +180,13 @@ function tableOf(view, params) {
     {
       key: "p95",
       label: "p95",
-      title: "95 % of the calls were answered within this time",
+      title: `95 % of the calls were answered within this time; only for tools with at least ${ENOUGH_CALLS} calls`,
       align: "end",
-      value: (tool) => tool.latency_us?.p95 ?? null,
-      cell: (tool) => (tool.latency_us?.p95 == null ? "–" : duration(tool.latency_us.p95)),
+      value: (tool) => (tool.calls < ENOUGH_CALLS ? null : tool.latency_us?.p95 ?? null),
+      cell: (tool) => (tool.calls > 0 && tool.calls < ENOUGH_CALLS ? h("span", { class: "dim small" }, "too few calls") : duration(tool.latency_us?.p95)),
     },
-    tokenColumn("definition", "Definition", "definition_tokens", "Tokens of the definition"),
-    tokenColumn("result", "Result", "result_tokens", "Mean tokens of the newest results"),
+    tokenColumn("definition", "Definition (tokens)", "definition_tokens", "Tokens of the definition"),
+    tokenColumn("result", "Result (tokens)", "result_tokens", "Mean tokens of the newest results"),
     {
       key: "last",
       label: "Last call",
@@ -213,7 +211,7 @@ function unusedTag(tool, view) {
   if (tool.calls > 0) {
     return null;
   }
-  return tool.last_call ? tag(`not in ${daysText(view.days)}`, "warn") : tag("never used", "warn");
+  return tool.last_call ? tag(onlyText("never", view.days).toLowerCase(), "warn") : tag("never used", "warn");
 }
 
 function tokenColumn(key, label, member, text) {
@@ -254,9 +252,14 @@ function controlsOf(view, tools, change) {
   upstream.value = view.upstream;
   return [
     choice("Period", DAYS.map((days) => ({ value: days, label: daysText(days) })), view.days, (days) => change({ days })),
-    choice("Tools", FILTERS, view.only, (only) => change({ only })),
+    choice("Tools", ONLY.map((only) => ({ value: only, label: onlyText(only, view.days) })), view.only, (only) => change({ only })),
     h("label", { class: "row" }, h("span", { class: "dim" }, "Upstream"), upstream),
   ];
+}
+
+/** Returns the name of a filter. */
+function onlyText(only, days) {
+  return { never: `Not used in ${daysText(days)}`, failing: "Failing" }[only] ?? "All";
 }
 
 function daysText(days) {
@@ -283,10 +286,10 @@ function drawSummary(summary, all, view) {
   const unknown = tools.length - known.length;
   const period = `in ${daysText(view.days)}`;
   const allDefinitions =
-    `tokens: what every prompt would carry if all tools${view.upstream ? " of this upstream" : ""} were listed.` +
+    `tokens: what every prompt would carry if all tools${view.upstream ? " of this upstream" : ""} were listed. In lists it is slightly more, because names there may begin with that of the upstream.` +
     (unknown > 0 ? ` ${plural(unknown, "definition")} not stored, so not included.` : "");
   const unused =
-    `of ${plural(tools.length, "tool")} not called ${period}. ` +
+    `of ${plural(tools.length, "tool")}. ` +
     `Their definitions have ${short(sum(never, "definition_tokens"))} tokens.`;
   const failed = calls > 0 ? `${percent(errors / calls)} of them failed.` : "No calls yet.";
   update(
@@ -295,7 +298,7 @@ function drawSummary(summary, all, view) {
       "div",
       { class: "cards" },
       card(view.upstream ? `Definitions of ${view.upstream}` : "All definitions", short(sum(known, "definition_tokens")), allDefinitions),
-      card("Never used", number(never.length), unused),
+      card(onlyText("never", view.days), number(never.length), unused),
       card(`Calls ${period}`, short(calls), failed),
     ),
     perUpstream(all),

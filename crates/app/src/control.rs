@@ -1,11 +1,11 @@
 //! The services behind the control API and the command line: queries of recorded data, live events,
 //! and what operators decide (settings, overrides, approvals, retention).
 
+mod account_cache;
 pub mod approvals;
 pub mod audit_log;
 pub mod client_data;
 pub mod current_filtering;
-mod ended_accounts;
 pub mod events;
 pub mod feedback;
 pub mod learning_report;

@@ -3,8 +3,9 @@
 //! Name patterns are applied page by page ([`ListFilter::hidden_positions`]). Learned selection works on
 //! whole lists ([`Lists`]), which holds one type for each part of it:
 //!
-//! - `config` is the section of the configuration. `operator_settings` has it and the overrides, both of
-//!   which may change at any time. `tool_marks` and `write_gating` decide by them about single tools.
+//! - `config` is the section of the configuration. `operator_settings` has it and the overrides
+//!   (`operator_overrides`), both of which may change at any time. `tool_marks` and `write_gating` decide
+//!   by them about single tools.
 //! - `policy` finds the list policy of a client.
 //! - `tool_selector` chooses the tools: by the topic of the declared context, by prediction
 //!   (`list_predictor`), by call frequency, or from the default pool.
@@ -13,7 +14,6 @@
 //!
 //! `forbid_rules` has the tools that must not be called; they are in no list.
 
-mod change_polling;
 mod config;
 mod conformal;
 mod epochs;
@@ -26,6 +26,7 @@ mod list_request;
 mod list_scope;
 mod list_updates;
 mod lists;
+mod operator_overrides;
 mod operator_settings;
 mod pause;
 mod policy;
@@ -53,13 +54,12 @@ pub use config::{
     ClientRule, CostsConfig, ExplorationConfig, FilteringConfig, PolicyChoice, Pool, ProfileConfig,
     ProfileFilteringConfig, SearchAnswerSize, Strategy,
 };
-pub use forbid_rules::{
-    ForbidRules, Forbidden, ForbiddenBy, ForbiddenNames, OverrideStores, Subject,
-};
+pub use forbid_rules::{ForbidRules, Forbidden, ForbiddenBy, ForbiddenNames, Subject};
 pub use forecast::{ForecastTool, ListForecast, PlacementReason};
 pub use list_request::{ListIntent, ListRequest};
 pub use list_updates::ListedCall;
 pub use lists::{ListStores, Lists, ListsParts, SearchTerms};
+pub use operator_overrides::{OperatorOverrides, OverrideStores};
 pub use pause::Pause;
 pub use rendering::{OwnToolsUse, ShownList};
 

@@ -1,6 +1,7 @@
 //! The composition root: the only place that connects the adapters.
 
 mod control;
+mod control_threads;
 mod experiments;
 mod extensions;
 mod fingerprint;
@@ -22,8 +23,8 @@ mod upstreams;
 mod weights;
 
 use std::net::SocketAddr;
-use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
+use std::sync::{Arc, OnceLock};
 
 use anyhow::Context;
 use riglm_adapters_mcp::downstream::ListenConfig;
@@ -34,7 +35,7 @@ use riglm_app::clock::SystemClock;
 use riglm_app::control::audit_log::AuditLog;
 use riglm_app::control::settings::{SettingsTrail, SharedSettings};
 use riglm_app::proxy::{OwnTool, OwnToolNames, OwnToolSet, Proxy, ProxyParts, Upstream};
-use riglm_app::selection::{Forbidden, ListFilter};
+use riglm_app::selection::{Forbidden, ListFilter, OperatorOverrides};
 use riglm_app::tracking::Recorder;
 use riglm_discovery::experiments::Experiments;
 use riglm_discovery::intent::Intents;
@@ -51,13 +52,14 @@ use crate::config::Config;
 pub(crate) use control::CARRY_WITHIN;
 pub use control::overrides_over;
 use control::{ControlSources, announce, start_control};
+use control_threads::ControlThreads;
 use experiments::experiments_from;
 pub use extensions::{Extensions, MakeLearner, PredictorFactory};
 use foundation::Foundation;
 use keys::Keys;
 use learning::PredictorRunner;
 pub(crate) use lists::{answer_size, words};
-use lists::{filter_from, forbidden_from};
+use lists::{filter_from, forbidden_names, overrides_from};
 use recommend::recommender_from;
 pub use recommend::recommender_over;
 use recording::{recorder_from, start_retention, work_sessions_from};
@@ -98,7 +100,11 @@ pub struct Core {
     pub proxy: Arc<Proxy>,
     /// The address of the control server, if it is on.
     pub control: Option<SocketAddr>,
+    /// The address for clients, as soon as their port is open.
+    mcp_port: Arc<OnceLock<SocketAddr>>,
     announcement: Option<Announcement>,
+    /// Dropped last: other parts may use connections that the control port has opened.
+    control_threads: Option<ControlThreads>,
     upstreams: Arc<UpstreamFactory>,
     storage: Option<Arc<Storage>>,
     recorder: Arc<Recorder>,
@@ -144,8 +150,10 @@ pub async fn build(
     let intents = Arc::new(Intents::new(config.intent));
 
     // The proxy.
-    let forbidden = forbidden_from(&base).await;
-    let filter = filter_from(&base, predictions, experiments);
+    let overrides = overrides_from(&base).await;
+    let forbidden = Forbidden::new(forbidden_names(config), Arc::clone(&overrides));
+    let forbidden = Arc::new(forbidden);
+    let filter = filter_from(&base, predictions, experiments, &overrides);
     let filter = filter.with_forbidden(Arc::clone(&forbidden));
     let tools = own_tool_names(config);
     let safeguards = SafeguardsFactory::new(&base, &tools, &search, &filter);
@@ -174,7 +182,7 @@ pub async fn build(
 
     // Background tasks.
     let retention = start_retention(&base);
-    start_watching(&base, &proxy, &filter, &forbidden, experiments);
+    start_watching(&base, &proxy, &filter, &overrides, experiments);
     predictor.replace(built);
     let keys = Arc::new(Keys::new(config)?);
     base.tasks
@@ -186,7 +194,7 @@ pub async fn build(
         proxy: Arc::clone(&proxy),
         upstreams: Arc::clone(&upstreams),
         filter: filter.clone(),
-        forbidden: Arc::clone(&forbidden),
+        forbidden,
         predictor: Arc::clone(&predictor),
         search: Arc::clone(&search),
         safeguards,
@@ -197,7 +205,8 @@ pub async fn build(
         telemetry: base.telemetry.clone(),
         n_followed: AtomicU64::new(0),
     };
-    let setup = setup_from(&base, following.as_ref());
+    let mcp_port = Arc::new(OnceLock::new());
+    let setup = setup_from(&base, following.as_ref(), Arc::clone(&mcp_port));
     let settings = following.map(|following| settings_from(&base, following, current, targets));
     let operating = CancellationToken::new();
     let sources = ControlSources {
@@ -205,7 +214,7 @@ pub async fn build(
         search,
         predictions: predictor.predictions().clone(),
         filter,
-        forbidden,
+        overrides,
         recorder: &recorder,
         stop: &operating,
         settings,
@@ -214,11 +223,14 @@ pub async fn build(
     };
     let parts = sources.into_parts(&base);
     let control = start_control(&config.control, parts, &operating, &base.tasks).await?;
+    let (control, control_threads) = control.unzip();
     let announcement = control.and_then(|address| announce(&config.data_dir, address));
     Ok(Core {
         proxy,
         control,
+        mcp_port,
         announcement,
+        control_threads,
         upstreams,
         storage: base.storage,
         recorder,
@@ -245,14 +257,14 @@ fn start_watching(
     base: &Foundation<'_>,
     proxy: &Arc<Proxy>,
     filter: &ListFilter,
-    forbidden: &Arc<Forbidden>,
+    overrides: &Arc<OperatorOverrides>,
     experiments: Option<&Arc<Experiments>>,
 ) {
     let (stop, tasks) = (&base.stop, &base.tasks);
     let watched = Arc::clone(proxy);
     let watch = async move { watched.run_sweeper().await };
     tasks.spawn(stop.clone().run_until_cancelled_owned(watch));
-    tasks.spawn(Arc::clone(forbidden).keep_watch(stop.clone()));
+    tasks.spawn(Arc::clone(overrides).keep_watch(stop.clone()));
     if let Some(lists) = filter.all_lists() {
         tasks.spawn(Arc::clone(lists).keep_watch(stop.clone()));
     }
@@ -281,6 +293,7 @@ impl Core {
         if let Some(traces) = self.traces {
             traces.close().await;
         }
+        drop(self.control_threads);
     }
 }
 
@@ -325,6 +338,7 @@ pub async fn start(
         }
     };
     let address = server.address();
+    let _ = core.mcp_port.set(address); // It was not set before.
     core.tasks.spawn(server.serve(core.stop.clone()));
     let (proxy, stop) = (Arc::clone(&core.proxy), core.stop.clone());
     core.tasks

@@ -19,16 +19,18 @@ pub const CONNECTIONS_PER_READ: usize = 50;
 /// connection for each call continues with the same prompt.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ActivityUnits {
-    /// The number of connections in the period.
+    /// The number of connections that were open in the period.
     pub n_connections: usize,
-    /// The connections without a work session, the newest first.
+    /// The connections without a work session that began in the period, the oldest first.
     pub connections: Vec<SessionId>,
-    /// The work sessions, each with one of its connections: the first one in the order of reading.
+    /// The work sessions that began in the period, each with one of its connections: the first one in
+    /// the order of reading.
     pub work_sessions: BTreeMap<WorkSessionId, SessionId>,
 }
 
 impl ActivityUnits {
-    /// Reads the units of the newest `limit` connections that began at `since` or later.
+    /// Reads the units that began at `since` or later, of the newest `limit` connections that were open
+    /// then: a connection that is older may have work sessions in the period.
     ///
     /// # Errors
     ///
@@ -38,18 +40,24 @@ impl ActivityUnits {
         since: Timestamp,
         limit: u32,
     ) -> Result<Self, StoreError> {
-        let connections = store.sessions_since(since, limit).await?;
+        let connections = store.sessions_open_since(since, limit).await?;
         let mut units = Self {
             n_connections: connections.len(),
             ..Self::default()
         };
+        // Identifiers of work sessions sort by time, so no row is read of those that are older.
+        let first = WorkSessionId::new(since, [0; 10]);
         for page in connections.chunks(CONNECTIONS_PER_READ) {
-            let known = store.work_sessions_of(page, None).await?;
-            let others = page.iter().filter(|one| !known.contains_key(one));
-            units.connections.extend(others.copied());
+            let ids: Vec<SessionId> = page.iter().map(|(id, _)| *id).collect();
+            let known = store.work_sessions_of(&ids, None).await?;
+            let others = page.iter().filter(|(_, started_at)| *started_at >= since);
+            let others = others
+                .map(|(id, _)| *id)
+                .filter(|id| !known.contains_key(id));
+            units.connections.extend(others);
             for (connection, work_sessions) in known {
-                for work_session in work_sessions {
-                    let units = units.work_sessions.entry(work_session);
+                for work_session in work_sessions.range(first..) {
+                    let units = units.work_sessions.entry(*work_session);
                     units.or_insert(connection);
                 }
             }

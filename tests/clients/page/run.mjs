@@ -18,6 +18,9 @@ const OVERVIEW_AGE = 6_000;
 /** Words that only the code, the configuration and the control API have. */
 const JARGON = /policy epoch|full tokens|`[^`]*`/;
 
+/** What the screens Now and Learning call by the same names. */
+const SAVED = ['First uses listed', 'Tokens saved (gross)', 'Cost avoided (net)'];
+
 const scene = JSON.parse(process.argv[2]);
 const api = control(scene.origin, scene.token);
 
@@ -149,7 +152,7 @@ async function expectations(detail) {
   check('the lists of all sessions are alike', means.every(Number.isInteger), overview.totals);
   return {
     now: {
-      texts: [scene.client, ...upstreams.map(({ name }) => name)],
+      texts: [scene.client, ...SAVED, ...upstreams.map(({ name }) => name)],
       numbers: [overview.totals.calls, ...means],
     },
     sessions: { texts: [scene.client], numbers: [listed?.calls, listed?.lists.shown_tools, listed?.lists.searches, listed?.lists.misses] },
@@ -157,7 +160,7 @@ async function expectations(detail) {
     tools: { texts: names, numbers: [tools.length], rows: tools.filter((tool) => tool.calls > 0) },
     tool: { texts: [scene.hidden.tool], numbers: [own?.calls] },
     paths: { texts: [transitions[0]?.from.tool, transitions[0]?.to.tool], numbers: [transitions[0]?.count] },
-    learning: { texts: ['Calibration'], numbers: [total.tools_used, total.sessions] },
+    learning: { texts: ['Calibration', ...SAVED], numbers: [total.tools_used, total.sessions] },
     changes: { texts: held.map(({ tool }) => tool), numbers: [held.length] },
     setup: { texts: upstreams.map(({ name }) => name), numbers: [] },
   };
@@ -211,6 +214,10 @@ async function allScreens(browser) {
           if (!['changes', 'learning'].includes(name)) {
             check(`${label}: plain words`, !JARGON.test(shown), JARGON.exec(shown)?.[0]);
           }
+          if (name === 'session') {
+            const isCut = await tab.page.$eval('main .stacked .scroll', (box) => box.scrollWidth > box.clientWidth + 1);
+            check(`${label}: the decisions about tools are in sight`, !isCut);
+          }
           check(`${label}: has its JSON`, (await tab.page.$('main button.json')) !== null);
           // The pictures of the documentation: one of each kind is enough.
           if (scene.screenshots && (width === 1280) === (theme === 'light')) {
@@ -235,10 +242,16 @@ async function allScreens(browser) {
     check('lists are numbered without gaps', shown.length > 0 && shown.every((number, i) => Number(number) === i + 1), shown);
   });
   await attempt('the links of clients', async () => {
-    // The port of this proxy is chosen at its start, so its entries have no address.
-    const entry = { url: 'http://127.0.0.1:8642/mcp' };
+    // The port of this proxy is chosen at its start.
+    const entry = { url: scene.mcp };
     const setup = await api.get('/setup');
-    check('entries without an address are left out', setup.clients.every((client) => client.entry === null), setup.clients);
+    const cursor = setup.clients.find(({ id }) => id === 'cursor');
+    check('entries have the address in use', cursor?.entry?.url === entry.url, cursor);
+    for (const client of setup.clients) client.entry = null;
+    await visitWith(tab, '#/setup', '/setup', setup);
+    check('entries without an address are left out', (await tab.page.$('main a[rel=noreferrer]')) === null);
+    await tab.audit('the set-up without an address for clients');
+    await tab.visit('#/now');
     for (const client of setup.clients) client.entry = entry;
     await visitWith(tab, '#/setup', '/setup', setup);
     const links = await tab.page.$$eval('main a[rel=noreferrer]', (all) => all.map((link) => link.href));
@@ -251,6 +264,8 @@ async function allScreens(browser) {
     const named = decodeURIComponent(code.split('?')[1] ?? '');
     check('the link of VS Code has the entry with its name', named === JSON.stringify({ name: 'riglm', ...entry }), named);
     check('there are no other links to elsewhere', links.length === 4, links);
+    check('the address for clients is shown', (await tab.text()).includes(entry.url));
+    check('the address for clients can be copied', await tab.click([`Copy ${entry.url}`], 'main'));
     await tab.audit('the set-up with links of clients');
   });
   await attempt('the reason of an upstream', async () => {

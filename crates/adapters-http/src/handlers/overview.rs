@@ -79,7 +79,7 @@ pub(crate) struct PeriodView {
     since: Timestamp,
     /// Sums over the period. They may be 5 seconds old, and older if their computation takes long.
     totals: Option<TotalsView>,
-    /// Number of connections in `totals`, with and without recorded lists.
+    /// Number of connections that were open in the period, with and without recorded lists.
     counted_sessions: u64,
     /// Whether older sessions of the period were left out of `totals`: the newest 1,000 are read.
     is_cut: bool,

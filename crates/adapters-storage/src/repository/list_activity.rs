@@ -20,31 +20,31 @@ use crate::database::{Database, Statement};
 use crate::store::Store;
 use crate::value::Micros;
 
-const SESSIONS_SINCE: Statement = Statement {
+const SESSIONS_OPEN_SINCE: Statement = Statement {
     table: "sessions",
     sqlite: "
-        SELECT json_array(hex(id))
+        SELECT json_array(hex(id), started_at)
         FROM sessions
-        WHERE started_at >= ?1 ->> 0
+        WHERE ended_at IS NULL OR ended_at >= ?1 ->> 0
         ORDER BY started_at DESC, id DESC
         LIMIT ?1 ->> 1",
     postgres: "
-        SELECT json_build_array(id)::text
+        SELECT json_build_array(id, started_at)::text
         FROM sessions
-        WHERE started_at >= ($1::jsonb ->> 0)::bigint
+        WHERE ended_at IS NULL OR ended_at >= ($1::jsonb ->> 0)::bigint
         ORDER BY started_at DESC, id DESC
         LIMIT ($1::jsonb ->> 1)::bigint",
 };
 
-/// A statement that reads the newest rows that match a condition, oldest first, for each session or
-/// in total. Parameters: sessions, limit, and those of the condition.
+/// A statement that reads the newest rows of a source, oldest first, for each session or in total. A
+/// source is what follows `FROM`. Parameters: sessions, limit, and those of the source.
 macro_rules! newest {
     (
         $table:literal,
         $columns:literal,
         ($partition:literal, $order:literal),
-        [$sqlite:literal, $sqlite_condition:expr],
-        [$postgres:literal, $postgres_condition:expr]
+        [$sqlite:literal, $sqlite_source:expr],
+        [$postgres:literal, $postgres_source:expr]
     ) => {
         Statement {
             table: $table,
@@ -58,9 +58,7 @@ macro_rules! newest {
                 " ORDER BY ",
                 $order,
                 ") AS place FROM ",
-                $table,
-                " WHERE ",
-                $sqlite_condition,
+                $sqlite_source,
                 ") WHERE place <= ?1 ->> 1 ORDER BY place DESC"
             ),
             postgres: concat!(
@@ -73,9 +71,7 @@ macro_rules! newest {
                 " ORDER BY ",
                 $order,
                 ") AS place FROM ",
-                $table,
-                " WHERE ",
-                $postgres_condition,
+                $postgres_source,
                 ") AS fitting WHERE place <= ($1::jsonb ->> 1)::bigint ORDER BY place DESC"
             ),
         }
@@ -83,18 +79,19 @@ macro_rules! newest {
 }
 
 macro_rules! newest_calls {
-    ($partition:literal, $sqlite_condition:expr, $postgres_condition:expr) => {
+    ($partition:literal, $sqlite_source:expr, $postgres_source:expr) => {
         newest!(
             "invocations",
-            "id, session, started_at, upstream, tool, source",
+            "id, session, started_at, upstream, tool, source, work_session",
             ($partition, "id DESC"),
             [
-                "hex(session), started_at, upstream, tool, source",
-                $sqlite_condition
+                "hex(session), started_at, upstream, tool, source,
+                iif(work_session IS NULL, NULL, hex(work_session))",
+                $sqlite_source
             ],
             [
-                "session, started_at, upstream, tool, source",
-                $postgres_condition
+                "session, started_at, upstream, tool, source, work_session",
+                $postgres_source
             ]
         )
     };
@@ -108,11 +105,11 @@ macro_rules! newest_searches {
             ($partition, "id DESC"),
             [
                 "hex(session), searched_at, json_array_length(results)",
-                $sqlite_condition
+                concat!("searches WHERE ", $sqlite_condition)
             ],
             [
                 "session, searched_at, json_array_length(results::json)",
-                $postgres_condition
+                concat!("searches WHERE ", $postgres_condition)
             ]
         )
     };
@@ -128,12 +125,12 @@ macro_rules! newest_lists {
             [
                 "hex(session), shown_at, policy, tool_set, n_available, shown_tokens,
                 available_tokens, mode, json(size_choice), expected_coverage",
-                $sqlite_condition
+                concat!("lists_shown WHERE ", $sqlite_condition)
             ],
             [
                 "session, shown_at, policy, tool_set, n_available, shown_tokens, available_tokens,
                 mode, size_choice::json, expected_coverage",
-                $postgres_condition
+                concat!("lists_shown WHERE ", $postgres_condition)
             ]
         )
     };
@@ -152,12 +149,25 @@ macro_rules! postgres_sessions {
     };
 }
 
-// The activity of each session separately.
+// The activity of each session separately. A session may have any number of calls, so the newest ones
+// are found by the index of their sequence, without reading the others.
 const OF_SESSIONS: ActivityStatements = ActivityStatements {
     calls: newest_calls!(
         "PARTITION BY session",
-        concat!("continues IS NULL AND ", sqlite_sessions!()),
-        concat!("continues IS NULL AND ", postgres_sessions!())
+        "(SELECT unhex(value, '-') AS asked FROM json_each(?1 -> 0))
+        CROSS JOIN invocations
+        WHERE continues IS NULL AND session = asked AND sequence > coalesce(
+            (SELECT sequence FROM invocations AS older
+            WHERE older.session = asked AND older.continues IS NULL
+            ORDER BY sequence DESC
+            LIMIT 1 OFFSET ?1 ->> 1), -1)",
+        "(SELECT value::uuid AS asked FROM jsonb_array_elements_text($1::jsonb -> 0)) AS sessions
+        CROSS JOIN LATERAL (
+            SELECT id, session, started_at, upstream, tool, source, work_session
+            FROM invocations
+            WHERE session = asked AND continues IS NULL
+            ORDER BY sequence DESC
+            LIMIT ($1::jsonb ->> 1)::bigint) AS newest"
     ),
     searches: newest_searches!(
         "PARTITION BY session",
@@ -176,8 +186,16 @@ const OF_SESSIONS: ActivityStatements = ActivityStatements {
 const OF_WORK_SESSION: ActivityStatements = ActivityStatements {
     calls: newest_calls!(
         "",
-        "continues IS NULL AND work_session = unhex(?1 ->> 2, '-')",
-        "continues IS NULL AND work_session = ($1::jsonb ->> 2)::uuid"
+        "(SELECT id, session, started_at, upstream, tool, source, work_session
+        FROM invocations
+        WHERE continues IS NULL AND work_session = unhex(?1 ->> 2, '-')
+        ORDER BY id DESC
+        LIMIT ?1 ->> 1)",
+        "(SELECT id, session, started_at, upstream, tool, source, work_session
+        FROM invocations
+        WHERE continues IS NULL AND work_session = ($1::jsonb ->> 2)::uuid
+        ORDER BY id DESC
+        LIMIT ($1::jsonb ->> 1)::bigint) AS newest"
     ),
     searches: newest_searches!(
         "",
@@ -359,15 +377,17 @@ impl ListRepository for Store {
         list_shown::lists_shown(self, session, limit).await
     }
 
-    async fn sessions_since(
+    async fn sessions_open_since(
         &self,
         since: Timestamp,
         limit: u32,
-    ) -> Result<Vec<SessionId>, StoreError> {
+    ) -> Result<Vec<(SessionId, Timestamp)>, StoreError> {
         let database = self.database().await?;
         let parameter = (Micros(since), limit);
-        let newest: Vec<(SessionId,)> = database.rows(&SESSIONS_SINCE, &parameter).await?;
-        Ok(newest.into_iter().rev().map(|(id,)| id).collect())
+        let newest: Vec<(SessionId, Micros)> =
+            database.rows(&SESSIONS_OPEN_SINCE, &parameter).await?;
+        let oldest_first = newest.into_iter().rev();
+        Ok(oldest_first.map(|(id, start)| (id, start.0)).collect())
     }
 
     async fn work_sessions_of(
@@ -439,15 +459,23 @@ impl ListRepository for Store {
 }
 
 #[derive(Deserialize)]
-struct CallRow(SessionId, Micros, UpstreamName, ToolName, ToolSource);
+struct CallRow(
+    SessionId,
+    Micros,
+    UpstreamName,
+    ToolName,
+    ToolSource,
+    Option<WorkSessionId>,
+);
 
 impl CallRow {
     fn into_session_call(self) -> (SessionId, RecordedCall) {
-        let Self(session, at, upstream, tool, source) = self;
+        let Self(session, at, upstream, tool, source, work_session) = self;
         let call = RecordedCall {
             at: at.0,
             tool: ToolRef { upstream, tool },
             source,
+            work_session,
         };
         (session, call)
     }

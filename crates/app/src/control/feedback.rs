@@ -195,9 +195,7 @@ impl FeedbackService {
     /// Returns the tools that were listed, found or called in a session.
     async fn offered_tools(&self, session: &SessionView) -> Result<BTreeSet<ToolRef>, StoreError> {
         let timeline = self.queries.timeline(session, MAX_ENTRIES).await?;
-        let held = timeline.held.iter();
-        let mut offered: BTreeSet<ToolRef> =
-            held.flat_map(|list| list.tools.tools()).cloned().collect();
+        let mut offered: BTreeSet<ToolRef> = BTreeSet::new();
         for entry in &timeline.entries {
             match entry {
                 TimelineEntry::Call { call, .. } => {

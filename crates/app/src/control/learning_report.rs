@@ -94,8 +94,7 @@ async fn report_on_learning(
         began_at, lists, ..
     } in &recent.sessions
     {
-        // A work session may have begun on a connection that is older than the period.
-        let day = Offset::UTC.to_datetime((*began_at).max(since)).date();
+        let day = Offset::UTC.to_datetime(*began_at).date();
         for sums in [&mut total, by_day.entry(day).or_default()] {
             sums.add(&lists.policy, None, &lists.account);
         }
@@ -129,6 +128,7 @@ mod tests {
 
     use super::super::current_filtering::tests::EffectiveValues;
     use super::super::list_accounts::tests::{TestSession, use_tools};
+    use super::super::queries::full_hour;
     use super::*;
     use crate::selection::FilteringConfig;
 
@@ -191,7 +191,7 @@ mod tests {
         }
         let report = scene.reports.report(2).await.unwrap();
         // The session of the first moment is as old as the period.
-        assert_eq!(report.since, moment(0));
+        assert_eq!(report.since, full_hour(moment(0)));
         assert_eq!(report.total.sessions, 3);
         // The report on one day is still the empty one, and does not know the new sessions.
         assert_eq!(scene.reports.report(1).await.unwrap().total.sessions, 0);

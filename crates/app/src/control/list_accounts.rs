@@ -106,7 +106,7 @@ pub async fn accounts_of(
     Ok(accounts)
 }
 
-/// Returns the costs and savings of the newest `limit` connections that began at `since` or later:
+/// Returns the costs and savings since `since`, of the newest `limit` connections that were open then:
 /// by work session, or by connection for those without. `clients` has the declared names of
 /// clients; a work session has the name of its first connection.
 ///
@@ -135,8 +135,8 @@ pub async fn recent_lists(
     Ok(recent)
 }
 
-/// Returns the sessions with lists among the newest `limit` connections that began at `since` or
-/// later, and among their newest `limit` work sessions.
+/// Returns the sessions with lists that began at `since` or later: of the newest `limit` connections
+/// that were open then, and among their newest `limit` work sessions.
 ///
 /// # Errors
 ///
@@ -153,7 +153,11 @@ pub async fn recent_sessions(
     // One connection more than the limit tells whether there are more. A read of identifiers is
     // cheap, and it is only made at the limit.
     let mut is_cut = n_connections >= max_units
-        && (store.sessions_since(since, limit.saturating_add(1)).await?).len() > n_connections;
+        && (store
+            .sessions_open_since(since, limit.saturating_add(1))
+            .await?)
+            .len()
+            > n_connections;
     // Each work session is read on its own, and one connection may have any number of them. Their
     // identifiers sort by time.
     while units.work_sessions.len() > max_units {

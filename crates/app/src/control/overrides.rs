@@ -13,7 +13,7 @@ use riglm_ports::clock::Clock;
 use riglm_ports::observer::{Event, Observer};
 
 use crate::control::name_lookup::{NameLookup, UnknownName};
-use crate::selection::{Forbidden, ListFilter};
+use crate::selection::{ListFilter, OperatorOverrides};
 use riglm_discovery::entropy::EntropySource;
 
 /// A decision of an operator.
@@ -79,8 +79,9 @@ pub struct OverridesParts {
     pub observer: Arc<dyn Observer>,
     /// The clock.
     pub clock: Arc<dyn Clock>,
-    /// The forbidden tools of this process, updated at once; `None` in a process without clients.
-    pub forbidden: Option<Arc<Forbidden>>,
+    /// The overrides that lists and calls of this process follow, read again after each change;
+    /// `None` in a process without clients.
+    pub followed: Option<Arc<OperatorOverrides>>,
     /// The lists that overrides are for.
     pub lists: OverriddenLists,
 }
@@ -159,7 +160,7 @@ impl Overrides {
         let detail = serde_json::to_string(&decided).ok();
         let audit = self.entry("override.create", decided.id, detail, actor, now);
         self.parts.store.set_override(&decided, &audit).await?;
-        self.update_forbidden().await;
+        self.follow().await;
         self.parts.observer.observe(&Event::OverrideChanged);
         Ok(decided)
     }
@@ -182,7 +183,7 @@ impl Overrides {
         let now = self.parts.clock.now();
         let audit = self.entry("override.remove", id, None, actor, now);
         let was_there = self.parts.store.remove_override(id, &audit).await?;
-        self.update_forbidden().await;
+        self.follow().await;
         if was_there {
             self.parts.observer.observe(&Event::OverrideChanged);
         }
@@ -211,13 +212,14 @@ impl Overrides {
         self.parts.trail.entries_before(before, limit).await
     }
 
-    /// Updates the forbidden tools of this process. After a failed read, the polling retries.
-    async fn update_forbidden(&self) {
-        let Some(forbidden) = &self.parts.forbidden else {
+    /// Makes this process follow a change at once: whoever made it, or receives its event, may look at
+    /// lists next. After a failed read, the polling retries.
+    async fn follow(&self) {
+        let Some(followed) = &self.parts.followed else {
             return;
         };
-        if let Err(error) = forbidden.read_again().await {
-            tracing::warn!("failed to read forbidden tools, will retry soon: {error}");
+        if let Err(error) = followed.read_again().await {
+            tracing::warn!("failed to read the overrides, will retry soon: {error}");
         }
     }
 
@@ -263,7 +265,7 @@ mod tests {
             names: NameLookup::new(queries, BTreeSet::new(), NamespacePolicy::Prefix),
             observer: Arc::new(NoObserver),
             clock,
-            forbidden: None,
+            followed: None,
             lists: OverriddenLists::OfOthers(true),
         })
     }

@@ -12,8 +12,8 @@ use riglm_domain::usage::session::SessionSummary;
 use riglm_ports::analytics::StoreError;
 use riglm_ports::clock::Clock;
 
+use super::account_cache::AccountCache;
 use super::current_filtering::CurrentFiltering;
-use super::ended_accounts::EndedAccounts;
 use super::list_accounts::{SessionLists, recent_sessions};
 use super::queries::{ListedSession, Queries, SessionPage, UpstreamUsage, days_before};
 use super::report_cache::ReportCache;
@@ -62,14 +62,13 @@ pub struct RecordedActivity {
 /// The sums over a period.
 #[derive(Clone, Debug, PartialEq)]
 pub struct PeriodReport {
-    /// The start of the period.
+    /// The start of the period, a full hour.
     pub since: Timestamp,
-    /// The sum of the uses of all upstreams. Calls are counted from the hour in which the period
-    /// begins.
+    /// The sum of the uses of all upstreams.
     pub usage: UpstreamUsage,
     /// Sums over the sessions with lists.
     pub lists: PolicySummary,
-    /// The number of connections that were counted, with or without lists.
+    /// The number of connections that were open in the period, with or without lists.
     pub n_connections: u64,
     /// Whether older sessions of the period were left out.
     pub is_cut: bool,
@@ -108,7 +107,7 @@ impl AccountedPage {
 }
 
 /// Makes overviews. The reports on periods are cached for some seconds, the accounts of ended sessions
-/// for some minutes.
+/// for some minutes, and those of open ones for as long as reading them is expensive.
 #[derive(Debug)]
 pub struct OverviewService {
     proxy: Arc<Proxy>,
@@ -117,7 +116,7 @@ pub struct OverviewService {
     clock: Arc<dyn Clock>,
     started_at: Timestamp,
     periods: ReportCache<u32, PeriodReport>,
-    ended: EndedAccounts,
+    accounts: AccountCache,
 }
 
 impl OverviewService {
@@ -137,7 +136,7 @@ impl OverviewService {
             started_at: clock.now(),
             clock,
             periods: ReportCache::new(KEEP),
-            ended: EndedAccounts::default(),
+            accounts: AccountCache::default(),
         }
     }
 
@@ -194,7 +193,7 @@ impl OverviewService {
     ) -> Result<AccountedPage, StoreError> {
         let sessions = page.sessions.iter().map(|session| &session.summary);
         let sessions: Vec<&SessionSummary> = sessions.collect();
-        let accounts = (self.ended)
+        let accounts = (self.accounts)
             .of(queries.lists(), &sessions, prices, self.clock.now())
             .await?;
         Ok(AccountedPage::new(page, accounts))
@@ -258,6 +257,7 @@ mod tests {
     use riglm_ports::fake::{ManualClock, MemoryStore};
 
     use super::super::list_accounts::tests::{TestSession, use_tools};
+    use super::super::queries::full_hour;
     use super::*;
     use crate::selection::{FilteringConfig, Pause};
     use crate::testing::proxy_parts;
@@ -329,7 +329,7 @@ mod tests {
         let period = scene.activity(1).await.period;
         assert_eq!(
             period.since,
-            moment(1_000) - jiff::SignedDuration::from_hours(24)
+            full_hour(moment(0)) - jiff::SignedDuration::from_hours(24)
         );
         assert_eq!((period.n_connections, period.is_cut), (3, false));
         assert_eq!(
@@ -476,7 +476,7 @@ mod tests {
         assert_eq!(overview.at, moment(90_000));
         assert_eq!(
             overview.since,
-            overview.at - jiff::SignedDuration::from_hours(48)
+            full_hour(moment(0)) - jiff::SignedDuration::from_hours(48)
         );
         assert_eq!(overview.strategy, Strategy::Prediction);
         assert_eq!((overview.is_paused, overview.paused_until), (false, None));

@@ -7,7 +7,7 @@ mod tools;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use jiff::{SignedDuration, Timestamp};
+use jiff::{RoundMode, SignedDuration, Timestamp, TimestampRound, Unit};
 use riglm_domain::catalog::tool::ToolRef;
 use riglm_domain::id::{RecommendationId, SessionId, WorkSessionId};
 use riglm_domain::privacy::canonical::KeyedHash;
@@ -154,7 +154,8 @@ impl Queries {
         &*self.store
     }
 
-    /// Returns the start of the period of this many days up to now.
+    /// Returns the start of the period of this many days up to now: a full hour, because calls are
+    /// counted by hour, and all numbers of a period must be about the same time.
     #[must_use]
     pub fn start_of_period(&self, days: u32) -> Timestamp {
         days_before(self.clock.now(), days)
@@ -290,8 +291,15 @@ impl SessionView {
     }
 }
 
-/// Returns the time this many times 24 hours before `now`, or 1970 if that is out of range.
+/// Returns the full hour before the time this many times 24 hours before `now`, or 1970 if that is
+/// out of range.
 pub(super) fn days_before(now: Timestamp, days: u32) -> Timestamp {
     let back = SignedDuration::from_hours(24 * i64::from(days));
-    now.checked_sub(back).unwrap_or(Timestamp::UNIX_EPOCH)
+    full_hour(now.checked_sub(back).unwrap_or(Timestamp::UNIX_EPOCH))
+}
+
+/// Returns the beginning of the hour of a time.
+pub(super) fn full_hour(at: Timestamp) -> Timestamp {
+    let hour = TimestampRound::new().smallest(Unit::Hour);
+    at.round(hour.mode(RoundMode::Floor)).unwrap_or(at)
 }

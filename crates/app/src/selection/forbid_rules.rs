@@ -6,22 +6,17 @@
 
 use std::collections::HashMap;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::time::Duration;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use arc_swap::ArcSwap;
 use jiff::Timestamp;
 use riglm_domain::catalog::naming::tool_aliases;
-use riglm_domain::catalog::tool_override::{OverrideAction, OverrideScope, ToolOverride};
+use riglm_domain::catalog::tool_override::{OverrideScope, ToolOverride};
 use riglm_domain::id::{SessionId, ToolName, UpstreamName, WorkSessionId};
 use riglm_domain::prediction::NamePattern;
 use riglm_domain::privacy::canonical::KeyedHash;
-use riglm_ports::analytics::{ChangeFeed, OverrideRepository, StoreError, Topic};
-use riglm_ports::clock::Clock;
-use tokio_util::sync::CancellationToken;
 
-/// Interval for polling the changes of other processes to overrides.
-const POLL_INTERVAL: Duration = Duration::from_secs(2);
+use super::operator_overrides::{OperatorOverrides, forbidding};
 
 /// The forbidden patterns of the configuration.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -30,15 +25,6 @@ pub struct ForbiddenNames {
     pub general: Vec<NamePattern>,
     /// The patterns for clients under a profile, including the general ones.
     pub profiles: HashMap<String, Vec<NamePattern>>,
-}
-
-/// The repositories of overrides.
-#[derive(Clone, Debug)]
-pub struct OverrideStores {
-    /// The overrides.
-    pub overrides: Arc<dyn OverrideRepository>,
-    /// The revisions of the stored topics.
-    pub changes: Arc<dyn ChangeFeed>,
 }
 
 /// The client that a rule may apply to.
@@ -93,10 +79,7 @@ impl ForbidRules {
     /// Creates the rules from patterns and from the overrides that forbid.
     #[must_use]
     pub fn new(patterns: Vec<NamePattern>, overrides: &[ToolOverride]) -> Self {
-        let forbidding = overrides
-            .iter()
-            .filter(|one| one.action == OverrideAction::Forbid);
-        let decided = forbidding.map(|one| (one.tool.clone(), one.reason.clone()));
+        let decided = forbidding(overrides).map(|one| (one.tool.clone(), one.reason.clone()));
         Self {
             patterns,
             decided: decided.collect(),
@@ -137,34 +120,19 @@ impl ForbidRules {
 #[derive(Debug)]
 pub struct Forbidden {
     configured: ArcSwap<ForbiddenNames>,
-    // Only overrides that forbid; the other actions are not needed here.
-    decided: ArcSwap<Vec<ToolOverride>>,
-    stores: Option<OverrideStores>,
-    clock: Arc<dyn Clock>,
-    /// Counts the changes.
+    overrides: Arc<OperatorOverrides>,
+    /// Counts the changes of the patterns.
     revision: AtomicU64,
-    /// Whether the overrides of the store were read once.
-    was_read: AtomicBool,
-    /// Held while overrides are read, so that an older answer never replaces a newer one.
-    reading: tokio::sync::Mutex<()>,
 }
 
 impl Forbidden {
-    /// Creates the registry with these patterns. Overrides of the store apply after the first read.
+    /// Creates the registry with these patterns and with the overrides that forbid.
     #[must_use]
-    pub fn new(
-        names: ForbiddenNames,
-        stores: Option<OverrideStores>,
-        clock: Arc<dyn Clock>,
-    ) -> Self {
+    pub fn new(names: ForbiddenNames, overrides: Arc<OperatorOverrides>) -> Self {
         Self {
             configured: ArcSwap::from_pointee(names),
-            decided: ArcSwap::default(),
-            stores,
-            clock,
+            overrides,
             revision: AtomicU64::new(0),
-            was_read: AtomicBool::new(false),
-            reading: tokio::sync::Mutex::default(),
         }
     }
 
@@ -180,14 +148,7 @@ impl Forbidden {
     /// least that new.
     #[must_use]
     pub fn revision(&self) -> u64 {
-        self.revision.load(Ordering::Acquire)
-    }
-
-    /// Returns whether the forbidding overrides are known: they were read since the start, or there
-    /// is no store.
-    #[must_use]
-    pub fn is_known(&self) -> bool {
-        self.stores.is_none() || self.was_read.load(Ordering::Acquire)
+        self.revision.load(Ordering::Acquire) + self.overrides.forbid_revision()
     }
 
     /// Returns whether any tool is forbidden to any client.
@@ -199,7 +160,7 @@ impl Forbidden {
                 .profiles
                 .values()
                 .any(|of_profile| !of_profile.is_empty())
-            || !self.decided.load().is_empty()
+            || forbidding(&self.overrides.all()).next().is_some()
     }
 
     /// Returns the rules for a client.
@@ -207,8 +168,8 @@ impl Forbidden {
     pub fn rules(&self, subject: &Subject<'_>) -> ForbidRules {
         let names = self.configured.load();
         let of_profile = subject.profile.and_then(|name| names.profiles.get(name));
-        let decided = self.decided.load();
-        let holding = (decided.iter())
+        let overrides = self.overrides.all();
+        let holding = forbidding(&overrides)
             .filter(|one| one.is_active(subject.now) && subject.is_in(&one.scope))
             .map(|one| (one.tool.clone(), one.reason.clone()));
         ForbidRules {
@@ -216,62 +177,16 @@ impl Forbidden {
             decided: holding.collect(),
         }
     }
-
-    /// Reads the overrides of the store.
-    ///
-    /// # Errors
-    ///
-    /// Returns the error of the store; the earlier overrides stay in effect then.
-    pub async fn read_again(&self) -> Result<(), StoreError> {
-        let Some(stores) = &self.stores else {
-            return Ok(());
-        };
-        let _reading = self.reading.lock().await;
-        let mut all = stores.overrides.overrides(self.clock.now()).await?;
-        all.retain(|one| one.action == OverrideAction::Forbid);
-        // Equal overrides must not change the revision, because lists depend on it.
-        if **self.decided.load() != all {
-            self.decided.store(Arc::new(all));
-            self.revision.fetch_add(1, Ordering::AcqRel);
-        }
-        self.was_read.store(true, Ordering::Release);
-        Ok(())
-    }
-
-    /// Polls for overrides of other processes until `stop` is cancelled.
-    pub async fn keep_watch(self: Arc<Self>, stop: CancellationToken) {
-        let Some(stores) = self.stores.clone() else {
-            return;
-        };
-        let mut known = None;
-        loop {
-            // After an error the next poll reads again.
-            if let Ok(revisions) = stores.changes.revisions().await {
-                let revision = Some(Topic::Overrides.revision(&revisions));
-                let now = self.clock.now();
-                let has_ended = self.decided.load().iter().any(|one| !one.is_active(now));
-                // A change counts as seen only after it was read, so that a failed read is retried.
-                if (revision != known || has_ended) && self.read_again().await.is_ok() {
-                    known = revision;
-                }
-            }
-            tokio::select! {
-                () = stop.cancelled() => return,
-                () = tokio::time::sleep(POLL_INTERVAL) => {}
-            }
-        }
-    }
 }
 
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;
+    use riglm_domain::catalog::tool_override::OverrideAction;
     use riglm_domain::id::OverrideId;
     use riglm_domain::privacy::principal::Principal;
-    use riglm_ports::fake::{ManualClock, MemoryStore};
 
     use super::*;
-    use crate::selection::failing_overrides::FailingOverrides;
 
     const NOW: Timestamp = Timestamp::constant(1_800_000_000, 0);
 
@@ -303,7 +218,7 @@ mod tests {
     }
 
     fn forbidden(names: ForbiddenNames) -> Forbidden {
-        Forbidden::new(names, None, Arc::new(ManualClock::at(NOW)))
+        Forbidden::new(names, Arc::default())
     }
 
     fn forbidden_by<'a>(rules: &'a ForbidRules, own: &str) -> Option<ForbiddenBy<'a>> {
@@ -358,11 +273,11 @@ mod tests {
     fn an_override_holds_in_its_scope_until_its_end() {
         let forbidden = forbidden(ForbiddenNames::default());
         let work = WorkSessionId::new(NOW, [2; 10]).to_string();
-        forbidden.decided.store(Arc::new(vec![
+        forbidden.overrides.set(vec![
             forbid_override("files__write", OverrideScope::Session(work)),
             forbid_override("rm", OverrideScope::Profile("ops".into())),
             forbid_override("all", OverrideScope::Global),
-        ]));
+        ]);
         let rules = forbidden.rules(&subject(None));
         let expected = Some(ForbiddenBy::Override(Some("not here")));
         assert_eq!(forbidden_by(&rules, "write"), expected);
@@ -377,26 +292,6 @@ mod tests {
             ..subject(Some("ops"))
         };
         assert!(forbidden.rules(&later).is_empty());
-    }
-
-    #[tokio::test]
-    async fn forbidden_tools_are_known_after_overrides_were_read() {
-        let none = forbidden(ForbiddenNames::default());
-        assert!(none.is_known(), "there are no overrides");
-        let overrides = Arc::new(FailingOverrides::default());
-        overrides.is_failing.store(true, Ordering::SeqCst);
-        let stores = OverrideStores {
-            overrides: Arc::<FailingOverrides>::clone(&overrides),
-            changes: Arc::<MemoryStore>::clone(&overrides.store),
-        };
-        let clock = Arc::new(ManualClock::at(NOW));
-        let forbidden = Forbidden::new(ForbiddenNames::default(), Some(stores), clock);
-        assert!(forbidden.read_again().await.is_err() && !forbidden.is_known());
-        overrides.is_failing.store(false, Ordering::SeqCst);
-        forbidden.read_again().await.unwrap();
-        overrides.is_failing.store(true, Ordering::SeqCst);
-        assert!(forbidden.read_again().await.is_err());
-        assert!(forbidden.is_known(), "what was read holds");
     }
 
     proptest! {

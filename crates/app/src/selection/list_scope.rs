@@ -11,7 +11,8 @@ use riglm_domain::id::WorkSessionId;
 use riglm_domain::selection::AdaptiveList;
 use riglm_domain::selection::epoch::ListEpoch;
 use riglm_domain::selection::shown::ToolSet;
-use riglm_ports::analytics::ListRepository;
+use riglm_ports::analytics::{ChangeFeed, ListRepository, Topic};
+use tokio_util::sync::CancellationToken;
 
 use super::rendering::ShownList;
 
@@ -23,6 +24,8 @@ const MAX_USED: usize = 256;
 /// Timeout for reading earlier calls. After a timeout the list is selected without them; the next
 /// list asks the store again.
 const RECALL_DEADLINE: Duration = Duration::from_millis(500);
+/// Interval for polling the epochs of other processes.
+const POLL_INTERVAL: Duration = Duration::from_secs(2);
 
 /// Identifies the sessions that share a list.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -217,6 +220,25 @@ impl Scopes {
         let all = self.0.lock();
         for (scope, _) in all.values() {
             scope.state.lock().is_read = false;
+        }
+    }
+
+    /// Polls for epochs of other processes until `stop` is cancelled.
+    pub(super) async fn keep_watch(&self, changes: &dyn ChangeFeed, stop: &CancellationToken) {
+        let mut known = None;
+        loop {
+            // After an error the next poll reads again.
+            if let Ok(revisions) = changes.revisions().await {
+                let epochs = Some(Topic::ListEpochs.revision(&revisions));
+                if epochs != known {
+                    self.read_again();
+                    known = epochs;
+                }
+            }
+            tokio::select! {
+                () = stop.cancelled() => return,
+                () = tokio::time::sleep(POLL_INTERVAL) => {}
+            }
         }
     }
 }

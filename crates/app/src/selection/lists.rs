@@ -14,21 +14,19 @@ use riglm_domain::privacy::principal::Principal;
 use riglm_domain::selection::shown::{SelectionReason, ToolSet};
 use riglm_domain::selection::{ListPolicyName, TopicWords};
 use riglm_domain::usage::invocation::SessionKey;
-use riglm_ports::analytics::{
-    ChangeFeed, ListEpochRepository, ListRepository, OverrideRepository, UsageRepository,
-};
+use riglm_ports::analytics::{ChangeFeed, ListEpochRepository, ListRepository, UsageRepository};
 use riglm_ports::clock::Clock;
 use riglm_ports::observer::Observer;
 use riglm_ports::token_counter::TokenCounter;
 use tokio_util::sync::CancellationToken;
 
-use super::change_polling;
 use super::config::{FilteringConfig, SearchAnswerSize};
 use super::conformal::ConformalLists;
 use super::epochs::{ListEpochs, epoch_by_names, is_over, next_planned, whole_epoch};
 use super::list_predictor::ListPredictor;
 use super::list_request::ListRequest;
 use super::list_scope::{Scope, Scopes};
+use super::operator_overrides::OperatorOverrides;
 use super::operator_settings::OperatorSettings;
 use super::policy::{RefetchingClients, policy_of};
 use super::rendering::{Rendering, ShownList, render};
@@ -46,8 +44,6 @@ use riglm_discovery::search::{Catalog, CatalogTool};
 pub struct ListStores {
     /// The epochs of lists.
     pub epochs: Arc<dyn ListEpochRepository>,
-    /// The overrides of operators.
-    pub overrides: Arc<dyn OverrideRepository>,
     /// The call counts of tools.
     pub usage: Arc<dyn UsageRepository>,
     /// The calls of work sessions.
@@ -67,6 +63,8 @@ pub struct ListsParts {
     pub predictions: LivePredictions,
     /// The repositories of lists; `None` if nothing is recorded.
     pub stores: Option<ListStores>,
+    /// The overrides of operators.
+    pub overrides: Arc<OperatorOverrides>,
     /// A/B experiments, whose arms may set the policy of a client.
     pub experiments: Option<Arc<Experiments>>,
     /// The configuration of searches.
@@ -138,7 +136,7 @@ impl Lists {
             Arc::clone(&search),
         ));
         Self {
-            settings: OperatorSettings::new(parts.options, parts.profiles),
+            settings: OperatorSettings::new(parts.options, parts.profiles, parts.overrides),
             epochs: ListEpochs::new(parts.stores.clone(), Arc::clone(&selector)),
             conformal: ConformalLists::new(predictor.clone(), selector, Arc::clone(&sizes)),
             predictor,
@@ -189,11 +187,10 @@ impl Lists {
         self.settings.renew_options(self.clock.now());
     }
 
-    /// Polls for changes of overrides and epochs until `stop` is cancelled.
+    /// Polls for epochs of other processes until `stop` is cancelled.
     pub async fn keep_watch(self: Arc<Self>, stop: CancellationToken) {
         if let Some(stores) = &self.stores {
-            change_polling::keep_watch(stores, &*self.clock, &self.settings, &self.scopes, &stop)
-                .await;
+            self.scopes.keep_watch(&*stores.changes, &stop).await;
         }
     }
 

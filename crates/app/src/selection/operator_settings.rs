@@ -10,6 +10,7 @@ use jiff::Timestamp;
 use riglm_domain::catalog::tool_override::ToolOverride;
 
 use super::config::FilteringConfig;
+use super::operator_overrides::OperatorOverrides;
 use super::versioned_options::{OptionsByProfile, VersionedOptions};
 
 /// The current options and overrides. Each change makes another revision, with which lists are
@@ -17,7 +18,8 @@ use super::versioned_options::{OptionsByProfile, VersionedOptions};
 #[derive(Debug)]
 pub(super) struct OperatorSettings {
     options: ArcSwap<OptionsByProfile>,
-    overrides: ArcSwap<Vec<ToolOverride>>,
+    pub(super) overrides: Arc<OperatorOverrides>,
+    /// Counts the changes of the options.
     revision: AtomicU64,
 }
 
@@ -37,14 +39,15 @@ impl OptionsChange {
 }
 
 impl OperatorSettings {
-    /// Returns the settings of the start, without overrides.
+    /// Returns the settings of the start.
     pub(super) fn new(
         options: FilteringConfig,
         profiles: HashMap<String, FilteringConfig>,
+        overrides: Arc<OperatorOverrides>,
     ) -> Self {
         Self {
             options: ArcSwap::from_pointee(OptionsByProfile::new(options, profiles)),
-            overrides: ArcSwap::default(),
+            overrides,
             revision: AtomicU64::new(0),
         }
     }
@@ -82,21 +85,11 @@ impl OperatorSettings {
 
     /// Returns the overrides.
     pub(super) fn overrides(&self) -> Arc<Vec<ToolOverride>> {
-        self.overrides.load_full()
-    }
-
-    /// Replaces the overrides. Equal ones make no other revision, so that no list is selected again
-    /// because of them.
-    pub(super) fn set_overrides(&self, overrides: Vec<ToolOverride>) {
-        let is_same = **self.overrides.load() == overrides;
-        self.overrides.store(Arc::new(overrides));
-        if !is_same {
-            self.revision.fetch_add(1, Ordering::AcqRel);
-        }
+        self.overrides.all()
     }
 
     /// Returns the revision of options and overrides; it grows with each change.
     pub(super) fn revision(&self) -> u64 {
-        self.revision.load(Ordering::Acquire)
+        self.revision.load(Ordering::Acquire) + self.overrides.revision()
     }
 }

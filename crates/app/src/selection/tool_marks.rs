@@ -1,6 +1,5 @@
 //! Decisions about tools that precede any prediction: pins, bans, overrides and write gating.
 
-use jiff::Timestamp;
 use riglm_domain::catalog::tool_override::{OverrideAction, OverrideScope, ToolOverride};
 use riglm_domain::id::{OverrideId, SessionId};
 use riglm_domain::mcp::protocol::Era;
@@ -141,10 +140,4 @@ fn width(scope: &OverrideScope) -> u8 {
         OverrideScope::Client(_) => 2,
         OverrideScope::Session(_) => 3,
     }
-}
-
-/// Returns the earliest end of an override after `now`.
-pub(super) fn next_end(overrides: &[ToolOverride], now: Timestamp) -> Option<Timestamp> {
-    let ends = overrides.iter().filter_map(|one| one.expires_at);
-    ends.filter(|end| *end > now).min()
 }

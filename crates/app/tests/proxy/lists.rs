@@ -7,7 +7,8 @@ use std::time::{Duration, Instant};
 use riglm_app::clock::SystemClock;
 use riglm_app::limits::Limits;
 use riglm_app::selection::{
-    FilteringConfig, ListFilter, ListStores, Lists, ListsParts, Pool, SearchTerms,
+    FilteringConfig, ListFilter, ListStores, Lists, ListsParts, OperatorOverrides, OverrideStores,
+    Pool, SearchTerms,
 };
 use riglm_discovery::learning::LivePredictions;
 use riglm_domain::catalog::tool_override::{OverrideAction, OverrideScope, ToolOverride};
@@ -55,6 +56,7 @@ fn filter(options: FilteringConfig) -> ListFilter {
         profiles: HashMap::new(),
         predictions: LivePredictions::default(),
         stores: None,
+        overrides: Arc::default(),
         counter: Arc::new(WordCounter),
         clock: Arc::new(SystemClock),
     })))
@@ -419,6 +421,12 @@ fn change_notifications(scene: &Scene) -> Vec<String> {
 /// Returns a proxy that reads overrides from a store, and the store.
 fn proxy_with_overrides() -> (Scene, Arc<Lists>, Arc<MemoryStore>) {
     let store = Arc::new(MemoryStore::default());
+    let stores = OverrideStores {
+        overrides: store.clone(),
+        changes: store.clone(),
+    };
+    let overrides = OperatorOverrides::of_store(stores, Arc::new(SystemClock));
+    let overrides = Arc::new(overrides);
     let lists = Arc::new(Lists::new(ListsParts {
         experiments: None,
         search: SearchTerms::default(),
@@ -428,15 +436,15 @@ fn proxy_with_overrides() -> (Scene, Arc<Lists>, Arc<MemoryStore>) {
         predictions: LivePredictions::default(),
         stores: Some(ListStores {
             epochs: store.clone(),
-            overrides: store.clone(),
             usage: store.clone(),
             activities: store.clone(),
             changes: store.clone(),
         }),
+        overrides: Arc::clone(&overrides),
         counter: Arc::new(WordCounter),
         clock: Arc::new(SystemClock),
     }));
-    tokio::spawn(Arc::clone(&lists).keep_watch(CancellationToken::new()));
+    tokio::spawn(overrides.keep_watch(CancellationToken::new()));
     let scene = Setup {
         filter: Some(ListFilter::from_lists(Arc::clone(&lists))),
         search: Some("search_available_tools"),

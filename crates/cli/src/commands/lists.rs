@@ -129,7 +129,7 @@ fn summary_as_json(summary: &PolicySummary) -> Value {
 fn no_lists_reason(config: &Config, recent: &RecentLists, arguments: &ListsArgs) -> String {
     let ListsArgs { days, limit, .. } = arguments;
     if recent.n_connections == 0 {
-        return format!("no session started in the last {days} days: see --days");
+        return format!("no session was open in the last {days} days: see --days");
     }
     if config.filtering.may_hide() {
         format!(

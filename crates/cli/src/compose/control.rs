@@ -29,7 +29,7 @@ use riglm_app::control::overview::OverviewService;
 use riglm_app::control::queries::Queries;
 use riglm_app::control::settings::SharedSettings;
 use riglm_app::proxy::{Proxy, UpstreamState};
-use riglm_app::selection::{Forbidden, ListFilter};
+use riglm_app::selection::{ListFilter, OperatorOverrides};
 use riglm_app::tracking::Recorder;
 use riglm_discovery::learning::LivePredictions;
 use riglm_discovery::search::ToolSearch;
@@ -39,6 +39,7 @@ use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
+use super::control_threads::ControlThreads;
 use super::experiments::experiment_service_from;
 use super::foundation::Foundation;
 use super::keys::Keys;
@@ -55,7 +56,7 @@ pub(super) struct ControlSources<'a> {
     pub(super) search: Arc<ToolSearch>,
     pub(super) predictions: LivePredictions,
     pub(super) filter: ListFilter,
-    pub(super) forbidden: Arc<Forbidden>,
+    pub(super) overrides: Arc<OperatorOverrides>,
     pub(super) recorder: &'a Arc<Recorder>,
     pub(super) stop: &'a CancellationToken,
     pub(super) settings: Option<SharedSettings>,
@@ -83,7 +84,7 @@ impl ControlSources<'_> {
                 names,
                 observer: base.observer(),
                 clock: Arc::clone(&base.clock),
-                forbidden: Some(Arc::clone(&self.forbidden)),
+                followed: Some(Arc::clone(&self.overrides)),
                 lists: OverriddenLists::Own(self.filter),
             }))
         });
@@ -119,7 +120,7 @@ impl ControlSources<'_> {
             health: HealthSource {
                 version: env!("CARGO_PKG_VERSION"),
                 upstreams: upstream_states(self.proxy),
-                store: store_state(base.storage.as_ref(), &self.forbidden),
+                store: store_state(base.storage.as_ref(), &self.overrides),
                 encoders: encoder_states(self.search),
                 learning: learning_state(self.predictions),
                 is_stopping: Arc::new(move || proxy.is_stopping()),
@@ -201,7 +202,7 @@ pub fn overrides_over(config: &Config, store: &Arc<Store>) -> Overrides {
         names: names_from(config, &queries),
         observer: Arc::new(NoObserver),
         clock,
-        forbidden: None,
+        followed: None,
         lists: OverriddenLists::OfOthers(config.filtering.uses_predictions()),
     })
 }
@@ -239,8 +240,8 @@ fn health_of(state: UpstreamState) -> UpstreamHealth {
 }
 
 /// Returns the source of the health of the store.
-fn store_state(storage: Option<&Arc<Storage>>, forbidden: &Arc<Forbidden>) -> ControlStore {
-    let (storage, forbidden) = (storage.cloned(), Arc::clone(forbidden));
+fn store_state(storage: Option<&Arc<Storage>>, overrides: &Arc<OperatorOverrides>) -> ControlStore {
+    let (storage, overrides) = (storage.cloned(), Arc::clone(overrides));
     Arc::new(move || match &storage {
         None => StoreHealth {
             condition: StoreCondition::Off,
@@ -256,28 +257,41 @@ fn store_state(storage: Option<&Arc<Storage>>, forbidden: &Arc<Forbidden>) -> Co
                 },
                 (JournalCondition::Sound, None) => StoreCondition::Ok,
             },
-            is_read: forbidden.is_known(),
+            is_read: overrides.is_known(),
             waiting_bytes: storage.waiting_bytes(),
             dropped_records: storage.dropped_records(),
         },
     })
 }
 
-/// Starts the control server if it is on, and returns its address.
+/// Starts the control server if it is on, and returns its address and its threads.
 pub(super) async fn start_control(
     control: &ControlConfig,
     parts: ControlParts,
     stop: &CancellationToken,
     tasks: &TaskTracker,
-) -> anyhow::Result<Option<SocketAddr>> {
-    let Some(listener) = listen(&control.addresses()).await? else {
+) -> anyhow::Result<Option<(SocketAddr, ControlThreads)>> {
+    let addresses = control.addresses();
+    if addresses.is_empty() {
+        return Ok(None);
+    }
+    let started = ControlThreads::start();
+    let (threads, handle) = started.context("failed to start the threads of the control port")?;
+    // The listener belongs to the runtime in which it is opened.
+    let opening = handle.spawn(async move { listen(&addresses).await });
+    let Some(listener) = opening.await.context("the control port")?? else {
         return Ok(None);
     };
     let address = listener.local_addr();
     let address = address.context("failed to read the address of the control port")?;
     let serving = riglm_adapters_http::serve(listener, control.clone(), parts, stop.clone());
-    tasks.spawn(serving);
-    Ok(Some(address))
+    let serving = handle.spawn(serving);
+    tasks.spawn(async move {
+        if let Err(error) = serving.await {
+            tracing::error!("control port: the server has ended: {error}");
+        }
+    });
+    Ok(Some((address, threads)))
 }
 
 // Announced for commands such as `riglm upstreams`. A failure is only a warning: the proxy works

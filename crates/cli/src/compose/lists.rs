@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use riglm_adapters_prediction::{AllowList, DenyList, O200kTokenCounter};
 use riglm_app::selection::{
-    FilteringConfig, Forbidden, ForbiddenNames, ListChoice, ListFilter, ListStores, Lists,
-    ListsParts, OverrideStores, ProfileConfig, ProfileFilteringConfig, SearchAnswerSize,
+    FilteringConfig, ForbiddenNames, ListChoice, ListFilter, ListStores, Lists, ListsParts,
+    OperatorOverrides, OverrideStores, ProfileConfig, ProfileFilteringConfig, SearchAnswerSize,
     SearchTerms, Strategy,
 };
 use riglm_discovery::experiments::Experiments;
@@ -23,11 +23,11 @@ pub(super) fn filter_from(
     base: &Foundation<'_>,
     predictions: &LivePredictions,
     experiments: Option<&Arc<Experiments>>,
+    overrides: &Arc<OperatorOverrides>,
 ) -> ListFilter {
     let config = base.config;
     let stores = base.store().map(|store| ListStores {
         epochs: Arc::clone(&store) as _,
-        overrides: Arc::clone(&store) as _,
         usage: Arc::clone(&store) as _,
         activities: Arc::clone(&store) as _,
         changes: store,
@@ -40,6 +40,7 @@ pub(super) fn filter_from(
         search: search_terms(config),
         predictions: predictions.clone(),
         stores,
+        overrides: Arc::clone(overrides),
         counter: Arc::new(O200kTokenCounter),
         clock: Arc::clone(&base.clock),
     });
@@ -67,24 +68,25 @@ pub(super) fn search_terms(config: &Config) -> SearchTerms {
     }
 }
 
-/// Returns the set of forbidden tools, from the configuration and from stored overrides. The
-/// overrides are read before the first client is served.
-pub(super) async fn forbidden_from(base: &Foundation<'_>) -> Arc<Forbidden> {
-    let stores = base.store().map(|store| OverrideStores {
+/// Returns the overrides of operators. They are read before the first client is served.
+pub(super) async fn overrides_from(base: &Foundation<'_>) -> Arc<OperatorOverrides> {
+    let Some(store) = base.store() else {
+        return Arc::default();
+    };
+    let stores = OverrideStores {
         overrides: Arc::clone(&store) as _,
         changes: store,
-    });
-    let names = forbidden_names(base.config);
-    let forbidden = Forbidden::new(names, stores, Arc::clone(&base.clock));
-    // Not fatal: the watch on overrides reads them later.
-    if let Err(error) = forbidden.read_again().await {
+    };
+    let overrides = OperatorOverrides::of_store(stores, Arc::clone(&base.clock));
+    // Not fatal: the polling reads them later.
+    if let Err(error) = overrides.read_again().await {
         let error = &error as &(dyn std::error::Error + 'static);
         tracing::warn!(
             error,
-            "overrides: failed to read the forbidden tools from the database; retrying"
+            "overrides: failed to read them from the database; retrying"
         );
     }
-    Arc::new(forbidden)
+    Arc::new(overrides)
 }
 
 /// Returns the patterns of forbidden tools, in general and for each profile.

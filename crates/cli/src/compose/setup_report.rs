@@ -2,7 +2,8 @@
 //! the configuration and the user of this process.
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
+use std::net::SocketAddr;
+use std::sync::{Arc, OnceLock};
 
 use jiff::Timestamp;
 use riglm_adapters_http::{SetupCheck, SetupClient, SetupReport, SetupSource, SetupStatus};
@@ -27,14 +28,17 @@ const OWN_HOME: HomeArgs = HomeArgs {
     os: None,
 };
 
-/// Returns the source of the checks; `None` if the proxy does not follow its configuration.
+/// Returns the source of the checks; `None` if the proxy does not follow its configuration. `mcp_port`
+/// gets the address for clients when their port is open.
 pub(super) fn setup_from(
     base: &Foundation<'_>,
     following: Option<&ReloadSource>,
+    mcp_port: Arc<OnceLock<SocketAddr>>,
 ) -> Option<SetupSource> {
     let inspector = SetupInspector {
         source: following?.watch.source().clone(),
         store: base.store(),
+        mcp_port,
     };
     // Some checks block, so all of them run on a thread that may.
     Some(SetupSource::new(move || {
@@ -46,6 +50,7 @@ pub(super) fn setup_from(
 struct SetupInspector {
     source: ConfigSource,
     store: Option<Arc<Store>>,
+    mcp_port: Arc<OnceLock<SocketAddr>>,
 }
 
 impl SetupInspector {
@@ -61,9 +66,15 @@ impl SetupInspector {
     /// Returns the clients of the user; none if the configuration cannot be loaded, or if there is no
     /// home directory. The checks have the reason.
     fn clients(&self, last_starts: &BTreeMap<&'static str, Timestamp>) -> Vec<SetupClient> {
-        let Ok(loaded) = self.source.load(TuningUse::IfSound) else {
+        let Ok(mut loaded) = self.source.load(TuningUse::IfSound) else {
             return Vec::new();
         };
+        // With port 0, only the running proxy knows where clients reach it.
+        if loaded.config.listen.address.port() == 0
+            && let Some(address) = self.mcp_port.get()
+        {
+            loaded.config.listen.address = *address;
+        }
         let config = &loaded.config;
         let Ok(users) = UserClients::new(config, self.source.surroundings(), &OWN_HOME) else {
             return Vec::new();

@@ -19,6 +19,7 @@ pub use self::calibration::{Calibration, CalibrationBin};
 pub use self::summary::{ListSummary, PolicySummary};
 use self::tally::Tally;
 use crate::catalog::tool::ToolRef;
+use crate::id::WorkSessionId;
 use crate::retrieval::search::Search;
 use crate::selection::economics::CostModel;
 use crate::selection::prices::ListPrices;
@@ -78,6 +79,8 @@ pub struct RecordedCall {
     pub tool: ToolRef,
     /// Source from which the client knew the tool.
     pub source: ToolSource,
+    /// The work session of the call: in each, a tool has a first call.
+    pub work_session: Option<WorkSessionId>,
 }
 
 /// A search that the session made.
@@ -121,6 +124,7 @@ impl From<&Invocation> for RecordedCall {
                 tool: call.tool.clone(),
             },
             source: call.source,
+            work_session: call.work_session,
         }
     }
 }
@@ -160,9 +164,9 @@ impl ListActivity {
 pub struct ListAccount {
     /// Number of distinct tools in all its lists.
     pub tools_loaded: u64,
-    /// Number of distinct tools that it called.
+    /// Number of tools that it called, each once for each work session.
     pub tools_used: u64,
-    /// Number of tools that were not in its list at their first call.
+    /// Number of these tools that were not in its list at their first call in the work session.
     pub tool_misses: u64,
     /// Number of calls of hidden tools by name, without an earlier search that returned them.
     pub tool_escalations: u64,

@@ -253,7 +253,7 @@ pub fn explain_selection(mode: SelectionMode, reason: Option<SelectionReason>) -
             "All tools: the list policy of the client asks for all tools."
         }
         (SelectionMode::Prediction, None) => {
-            "The most likely tools, as many as saved tokens in past sessions."
+            "The most likely tools. In past sessions, a list of this length cost the fewest tokens."
         }
         (SelectionMode::Prediction, Some(_)) => {
             "The most likely tools, up to filtering.max_tools: no session has ended yet to learn \

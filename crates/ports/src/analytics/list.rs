@@ -31,17 +31,17 @@ pub trait ListRepository: Send + Sync + fmt::Debug {
         limit: u32,
     ) -> Result<Vec<ListShown>, StoreError>;
 
-    /// Returns the sessions that started at a moment or later, the newest `limit` by start, oldest
-    /// first; ties by identifier.
+    /// Returns the sessions that were open at a moment or later, each with its start: the newest
+    /// `limit` by start, oldest first; ties by identifier.
     ///
     /// # Errors
     ///
     /// Returns [`StoreError`] when the database does not answer.
-    async fn sessions_since(
+    async fn sessions_open_since(
         &self,
         since: Timestamp,
         limit: u32,
-    ) -> Result<Vec<SessionId>, StoreError>;
+    ) -> Result<Vec<(SessionId, Timestamp)>, StoreError>;
 
     /// Returns the work sessions of each session, from its calls.
     ///

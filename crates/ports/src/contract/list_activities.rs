@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
+use jiff::Timestamp;
 use riglm_domain::id::{SessionId, WorkSessionId};
 use riglm_domain::retrieval::search::Search;
 use riglm_domain::selection::account::{ListActivity, ListTokens};
@@ -13,7 +14,8 @@ use riglm_domain::usage::work_session::IdleGap;
 
 use super::UsageStore;
 use super::scene::{
-    apply, call, call_of, list_shown, moment, odd_texts, run, search, session, work_session,
+    apply, call, call_of, list_shown, moment, odd_texts, run, search, session, session_closed,
+    work_session,
 };
 
 /// The activity of a session has its lists, calls and searches. Further rounds of a multi-round
@@ -195,20 +197,29 @@ pub async fn the_work_sessions_of_a_session_are_those_of_its_calls(store: &impl 
     }
 }
 
-/// The newest sessions that started at a moment or later are returned, oldest first.
-pub async fn the_newest_sessions_since_a_moment_come_oldest_first(store: &impl UsageStore) {
+/// The newest sessions that were open at a moment or later are returned, oldest first.
+pub async fn the_newest_sessions_open_since_a_moment_come_oldest_first(store: &impl UsageStore) {
     let sessions = [5, 2, 9, 7].map(|n| session(run(1), n));
     apply(store, &sessions.clone().map(Record::SessionOpened)).await;
+    // The session that started at 5 stays open.
+    let ends = [(2, 12), (7, 8), (9, 10)];
+    let ends = ends.map(|(n, end)| session_closed(&session(run(1), n), end));
+    apply(store, &ends).await;
     for (since, limit, expected) in [
         (0, 9, &[2, 5, 7, 9][..]),
-        (5, 9, &[5, 7, 9]),
-        (6, 9, &[7, 9]),
-        (0, 2, &[7, 9]),
-        (10, 9, &[]),
+        (8, 9, &[2, 5, 7, 9]),
+        (9, 9, &[2, 5, 9]),
+        (9, 2, &[5, 9]),
+        (12, 9, &[2, 5]),
+        (13, 9, &[5]),
+        (0, 0, &[]),
     ] {
-        let expected: Vec<SessionId> = (expected.iter()).map(|n| session(run(1), *n).id).collect();
-        let read = store.sessions_since(moment(since), limit).await.unwrap();
-        assert_eq!(read, expected, "{since} {limit}");
+        let expected = expected.iter().map(|n| session(run(1), *n));
+        let expected: Vec<(SessionId, Timestamp)> = expected
+            .map(|session| (session.id, session.started_at))
+            .collect();
+        let read = store.sessions_open_since(moment(since), limit).await;
+        assert_eq!(read.unwrap(), expected, "{since} {limit}");
     }
 }
 

@@ -219,7 +219,7 @@ async fn a_past_session_tells_what_its_newest_list_left_out() {
     let hidden: Vec<&str> = hidden.map(|it| it["tool"].as_str().unwrap()).collect();
     assert_eq!(hidden, ["a/b c", "other"]);
 
-    // A work session that begins afterwards shows no list, so it knows of none that left tools out.
+    // A work session that begins afterwards has the list that its connection had then.
     let later = WorkSession {
         id: WorkSessionId::new(at(11), [8; 10]),
         key: WorkSessionKey(session.client),
@@ -237,8 +237,13 @@ async fn a_past_session_tells_what_its_newest_list_left_out() {
     }
     server.store.apply(&[opened]).await.unwrap();
     let (_, body) = server.get(&format!("/sessions/{}", later.id)).await;
-    assert_eq!(body["timeline"].as_array().map(Vec::len), Some(1), "{body}");
-    assert_eq!(body["hidden_tools"], json!([]));
+    let types = body["timeline"].as_array().unwrap().iter();
+    let types: Vec<&str> = types.map(|it| it["type"].as_str().unwrap()).collect();
+    assert_eq!(types, ["list", "call"], "{body}");
+    assert_eq!(body["timeline"][0]["tools"][0]["tool"], "read");
+    let hidden = body["hidden_tools"].as_array().unwrap().iter();
+    let hidden: Vec<&str> = hidden.map(|it| it["tool"].as_str().unwrap()).collect();
+    assert_eq!(hidden, ["a/b c", "other"]);
 }
 
 #[tokio::test]

@@ -94,7 +94,7 @@ pub(super) fn parts_with(
                 names: NameLookup::new(queries, profiles, NamespacePolicy::Prefix),
                 observer: feed.clone(),
                 clock,
-                forbidden: None,
+                followed: None,
                 lists: OverriddenLists::OfOthers(true),
             }))
         }),

@@ -110,12 +110,39 @@ async fn connections_of_a_work_session_are_judged_together() {
     assert_eq!((epoch.total.searches, epoch.total.tool_misses), (2, 1));
     let agent = all.summary.by_client["agent"];
     assert_eq!((agent.sessions, agent.share_looking()), (1, Some(1.0)));
+    // The connections are still open, but nothing has begun since.
     let none = recent(60).await.unwrap();
-    assert_eq!(none, RecentLists::default());
+    assert_eq!(
+        (none.n_connections, none.summary),
+        (4, ListSummary::default())
+    );
     let newest = recent_lists(&store, moment(0), 1, &prices, &clients)
         .await
         .unwrap();
     assert_eq!(newest.summary.by_policy.keys().collect::<Vec<_>>(), ["all"]);
+}
+
+#[tokio::test]
+async fn work_sessions_of_an_older_connection_count_in_their_period() {
+    let store = MemoryStore::default();
+    let work_session = |n: u8| WorkSessionId::new(moment(n.into()), [n; 10]);
+    let one = TestSession {
+        work_session: Some(work_session(12)),
+        ..TestSession::new(10)
+    };
+    use_tools(&store, &one).await;
+    let mut later = call(session(run(1), 10).id, 60);
+    later.work_session = Some(work_session(60));
+    store.apply(&[Record::CallOpened(later)]).await.unwrap();
+    let prices = CostModel::default();
+    let began = async |since| {
+        let recent = recent_sessions(&store, moment(since), 9, &prices).await;
+        let sessions = recent.unwrap().sessions.into_iter();
+        sessions.map(|one| one.began_at).collect::<Vec<_>>()
+    };
+    assert_eq!(began(0).await, [12, 60].map(moment));
+    assert_eq!(began(50).await, [60].map(moment));
+    assert!(began(70).await.is_empty());
 }
 
 #[tokio::test]

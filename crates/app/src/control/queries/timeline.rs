@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use jiff::{SignedDuration, Timestamp};
 use riglm_domain::catalog::tool::ToolRef;
-use riglm_domain::id::SessionId;
+use riglm_domain::id::{SessionId, WorkSessionId};
 use riglm_domain::retrieval::search::Search;
 use riglm_domain::selection::shown::ListShown;
 use riglm_domain::usage::invocation::{InvocationSummary, ToolSource};
@@ -22,7 +22,8 @@ pub enum TimelineEntry {
     Call {
         /// The call.
         call: Box<InvocationSummary>,
-        /// Whether this is the first call of the tool, and the client's list did not have it.
+        /// Whether this is the first call of the tool in its work session, and the client's list did
+        /// not have it.
         is_miss: bool,
     },
     /// A list shown to the client.
@@ -46,11 +47,9 @@ impl TimelineEntry {
 /// The events of a session.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Timeline {
-    /// The events, oldest first.
+    /// The events, oldest first. Those of a work session begin with the list that each of its sessions
+    /// had when the work session began.
     pub entries: Vec<TimelineEntry>,
-    /// For a work session, the last list that each of its sessions was shown before the work
-    /// session began.
-    pub held: Vec<ListShown>,
     /// Whether older events were left out.
     pub is_cut: bool,
 }
@@ -77,7 +76,7 @@ impl Timeline {
 impl Queries {
     /// Returns the newest calls, lists and searches of a session, at most `limit` of each. Lists
     /// and searches are recorded per session. A work session gets the lists and searches of its
-    /// sessions during its time.
+    /// sessions during its time, and the lists that were current at its beginning.
     ///
     /// # Errors
     ///
@@ -111,20 +110,19 @@ impl Queries {
         };
         let mut timeline = Timeline {
             entries: Vec::new(),
-            held: Vec::new(),
             is_cut: calls.len() >= limit as usize,
         };
         for connection in connections {
             self.add_lists_and_searches(connection, lasted, limit, &mut timeline)
                 .await?;
         }
-        let mut used: BTreeSet<ToolRef> = BTreeSet::new();
+        let mut used: BTreeSet<(Option<WorkSessionId>, ToolRef)> = BTreeSet::new();
         for call in calls {
             let tool = ToolRef {
                 upstream: call.invocation.upstream.clone(),
                 tool: call.invocation.tool.clone(),
             };
-            let is_first = used.insert(tool);
+            let is_first = used.insert((call.invocation.work_session, tool));
             let is_miss = is_first
                 && matches!(
                     call.invocation.source,
@@ -153,10 +151,11 @@ impl Queries {
             |at: Timestamp| lasted.is_none_or(|(first, last)| first <= at && at <= last);
         let is_before = |at: Timestamp| lasted.is_some_and(|(first, _)| at < first);
         // The store returns lists oldest first.
-        let held = lists.iter().rev().find(|list| is_before(list.shown_at));
-        timeline.held.extend(held.cloned());
+        let n_before = lists.iter().filter(|list| is_before(list.shown_at)).count();
+        let current_first = lists.into_iter().skip(n_before.saturating_sub(1));
+        let lists =
+            current_first.filter(|list| is_before(list.shown_at) || is_within(list.shown_at));
         let entries = &mut timeline.entries;
-        let lists = lists.into_iter().filter(|list| is_within(list.shown_at));
         entries.extend(lists.map(|list| TimelineEntry::List(Box::new(list))));
         let searches = searches
             .into_iter()

@@ -96,7 +96,6 @@ fn lists_by(
 ) -> Lists {
     let stores = store.map(|store| ListStores {
         epochs: store.clone(),
-        overrides: store.clone(),
         usage: store.clone(),
         activities: store.clone(),
         changes: store.clone(),
@@ -109,6 +108,7 @@ fn lists_by(
         profiles: HashMap::from([("narrow".into(), narrow())]),
         predictions: Arc::clone(next_tools).into(),
         stores,
+        overrides: Arc::default(),
         counter: Arc::new(WordCounter),
         clock: Arc::new(ManualClock::at(NOW)),
     })

@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 
 use super::{Calibration, ListActivity, ListTokens, RecordedCall, RecordedSearch, SeenList};
 use crate::catalog::tool::ToolRef;
+use crate::id::WorkSessionId;
 use crate::num::to_f64;
 use crate::selection::economics::CostModel;
 use crate::usage::invocation::ToolSource;
@@ -22,7 +23,8 @@ pub(super) struct Tally<'a> {
     pub(super) paid_for_searches: f64,
     /// Cost of showing all tools.
     all: f64,
-    pub(super) used: BTreeSet<&'a ToolRef>,
+    /// The called tools of each work session.
+    pub(super) used: BTreeSet<(Option<WorkSessionId>, &'a ToolRef)>,
     pub(super) n_misses: u64,
     pub(super) n_escalations: u64,
     pub(super) n_changes: u64,
@@ -84,7 +86,7 @@ impl<'a> Tally<'a> {
     }
 
     fn add_call(&mut self, call: &'a RecordedCall) {
-        let is_first = self.used.insert(&call.tool);
+        let is_first = self.used.insert((call.work_session, &call.tool));
         // Calls of unknown names are not misses: no list has these tools.
         let is_miss = matches!(call.source, ToolSource::Found | ToolSource::Hidden);
         self.n_misses += u64::from(is_first && is_miss);

@@ -44,6 +44,7 @@ fn call(millis: i64, n: usize, source: ToolSource) -> RecordedCall {
         at: at(millis),
         tool: tool(n),
         source,
+        work_session: None,
     }
 }
 
@@ -61,6 +62,22 @@ fn account(activity: &ListActivity) -> ListAccount {
 
 fn near(a: f64, b: f64) -> bool {
     (a - b).abs() < 1e-6 * a.abs().max(1.0)
+}
+
+#[test]
+fn a_tool_has_a_first_call_in_each_work_session() {
+    let work_session = |n: u8| Some(WorkSessionId::new(at(0), [n; 10]));
+    let calls = [(1, 1), (2, 1), (3, 2)].map(|(millis, n)| RecordedCall {
+        work_session: work_session(n),
+        ..call(millis, 30, ToolSource::Found)
+    });
+    let activity = ListActivity {
+        lists: vec![list(0, 10, 50)],
+        calls: calls.to_vec(),
+        searches: Vec::new(),
+    };
+    let account = account(&activity);
+    assert_eq!((account.tools_used, account.tool_misses), (2, 2));
 }
 
 #[test]

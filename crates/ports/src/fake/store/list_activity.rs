@@ -50,19 +50,19 @@ impl ListRepository for MemoryStore {
         Ok(last_rows(all.filter(|row| row.session == session), limit))
     }
 
-    async fn sessions_since(
+    async fn sessions_open_since(
         &self,
         since: Timestamp,
         limit: u32,
-    ) -> Result<Vec<SessionId>, StoreError> {
+    ) -> Result<Vec<(SessionId, Timestamp)>, StoreError> {
         let rows = self.rows.lock();
-        let sessions = rows.sessions.values().map(|(session, _)| session);
-        let begun: Vec<(Timestamp, SessionId)> = sessions
-            .filter(|session| session.started_at >= since)
-            .map(|session| (session.started_at, session.id))
+        let open = rows.sessions.values();
+        let open = open.filter(|(_, ended_at)| ended_at.is_none_or(|end| end >= since));
+        let open: Vec<(Timestamp, SessionId)> = open
+            .map(|(session, _)| (session.started_at, session.id))
             .collect();
-        let begun = newest_rows(begun, limit, |begun: &(Timestamp, SessionId)| *begun);
-        Ok(begun.into_iter().map(|(_, id)| id).collect())
+        let open = newest_rows(open, limit, |open: &(Timestamp, SessionId)| *open);
+        Ok(open.into_iter().map(|(start, id)| (id, start)).collect())
     }
 
     async fn work_sessions_of(

@@ -65,6 +65,7 @@ async fn only_subjects_with_predicted_lists_join_experiments() {
         profiles: HashMap::new(),
         predictions: Arc::new(next_tools).into(),
         stores: None,
+        overrides: Arc::default(),
         counter: Arc::new(WordCounter),
         clock: Arc::new(ManualClock::at(NOW)),
     });

@@ -86,10 +86,10 @@ async fn another_list_of_the_selected_tools_expects_nothing() {
         created_by: local.clone(),
         created_at: NOW,
     };
-    lists.settings.set_overrides(vec![exclusion]);
+    lists.settings.overrides.set(vec![exclusion]);
     let shorter = lists.list(&request, &catalog_of(0..N)).await;
     assert_eq!((shorter.epoch, shorter.expected_coverage), (1, None));
-    lists.settings.set_overrides(Vec::new());
+    lists.settings.overrides.set(Vec::new());
     let same = lists.list(&request, &catalog_of(0..N)).await;
     assert_eq!(same.expected_coverage, shown.expected_coverage);
     // A listed tool is gone.

@@ -23,6 +23,7 @@ async fn a_pool_is_shown_without_a_least_number_of_tools() {
         profiles: HashMap::new(),
         predictions: LivePredictions::default(),
         stores: None,
+        overrides: Arc::default(),
         counter: Arc::new(WordCounter),
         clock: Arc::new(ManualClock::at(NOW)),
     });
@@ -99,12 +100,12 @@ async fn an_override_holds_at_once_and_until_it_ends() {
         created_by: local.clone(),
         created_at: NOW,
     };
-    lists.settings.set_overrides(vec![one]);
+    lists.settings.overrides.set(vec![one]);
     let during = lists.list(&request(&local, 1), &catalog).await;
     let mut expected = numbers(&before);
     expected.push(70);
     assert_eq!(numbers(&during), expected);
-    lists.settings.set_overrides(Vec::new());
+    lists.settings.overrides.set(Vec::new());
     let after = lists.list(&request(&local, 1), &catalog).await;
     assert_eq!(numbers(&after), numbers(&before));
     // A cursor of one list is invalid in the other.

@@ -32,7 +32,7 @@ async fn overrides_since_the_newest_list_are_told_from_those_in_it() {
     let request = request(&local, 1);
     let shown = lists.list(&request, &catalog).await;
     assert!(shown.shows(&tool(3)) && shown.hides(&tool(50)) && shown.hides(&tool(51)));
-    lists.settings.set_overrides(vec![
+    lists.settings.overrides.set(vec![
         for_all(50, OverrideAction::Pin),
         for_all(51, OverrideAction::Include),
         for_all(3, OverrideAction::Exclude),
@@ -66,10 +66,13 @@ async fn a_likely_tool_that_the_list_lacks_is_not_called_less_likely() {
     let lists = lists(None, &[3, 7, 11]);
     let catalog = catalog_of(0..N);
     let request = request(&local, 1);
-    (lists.settings).set_overrides(vec![for_all(3, OverrideAction::Exclude)]);
+    lists
+        .settings
+        .overrides
+        .set(vec![for_all(3, OverrideAction::Exclude)]);
     let shown = lists.list(&request, &catalog).await;
     assert!(shown.hides(&tool(3)));
-    lists.settings.set_overrides(Vec::new());
+    lists.settings.overrides.set(Vec::new());
     let forecast = lists.forecast(&request, &catalog, N).await.unwrap();
     assert_eq!(
         reasons(&forecast, [3, 7, 50]),

@@ -34,6 +34,7 @@ fn cold(options: FilteringConfig) -> Lists {
         profiles: HashMap::new(),
         predictions: LivePredictions::default(),
         stores: None,
+        overrides: Arc::default(),
         counter: Arc::new(WordCounter),
         clock: Arc::new(ManualClock::at(NOW)),
     })

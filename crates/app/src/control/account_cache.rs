@@ -1,5 +1,5 @@
-//! Accounts of ended sessions. Each needs up to thousands of rows, but it no longer changes, so that
-//! pages of sessions need not read it each time.
+//! A cache of the accounts of sessions. Each account needs up to thousands of rows: that of an ended
+//! session no longer changes, and that of an open one is kept for a while if reading it takes long.
 
 use std::collections::BTreeMap;
 use std::num::NonZeroUsize;
@@ -22,13 +22,17 @@ const MAX_KEPT: NonZeroUsize = NonZeroUsize::MIN.saturating_add(1_999);
 /// The time since the end of a session after which its records count as complete.
 const SETTLED_AFTER: SignedDuration = SignedDuration::from_mins(1);
 
-/// The time for which an account is kept. A process that comes back after a crash may bring more
-/// records of a session that has ended.
-const KEEP: Duration = Duration::from_mins(10);
+/// The time for which the account of an ended session is kept. A process that comes back after a
+/// crash may bring more records of it.
+const KEEP_ENDED: Duration = Duration::from_mins(10);
 
-/// The accounts of sessions that have ended.
+/// The account of an open session is kept this many times as long as reading took, so that it costs at
+/// most a fiftieth of the time of one processor.
+const AGE_PER_READ: u32 = 49;
+
+/// The kept accounts.
 #[derive(Debug)]
-pub(super) struct EndedAccounts(Mutex<LruCache<SessionId, KeptAccount>>);
+pub(super) struct AccountCache(Mutex<LruCache<SessionId, KeptAccount>>);
 
 #[derive(Clone, Debug)]
 struct KeptAccount {
@@ -38,15 +42,15 @@ struct KeptAccount {
     valid_until: Instant,
 }
 
-impl Default for EndedAccounts {
+impl Default for AccountCache {
     fn default() -> Self {
         Self(Mutex::new(LruCache::new(MAX_KEPT)))
     }
 }
 
-impl EndedAccounts {
-    /// Returns the accounts of the sessions with lists at these prices. Only those of open sessions,
-    /// and of ended ones that are not kept, are read from the store.
+impl AccountCache {
+    /// Returns the accounts of the sessions with lists at these prices. Only those that are not kept
+    /// are read from the store.
     ///
     /// # Errors
     ///
@@ -62,20 +66,29 @@ impl EndedAccounts {
         let is_missing = |session: &&&SessionSummary| !kept.contains_key(&session.session.id);
         let missing: Vec<&SessionSummary> = sessions.iter().filter(is_missing).copied().collect();
         let ids: Vec<SessionId> = missing.iter().map(|one| one.session.id).collect();
+        let began_at = Instant::now();
         let mut accounts = accounts_of(store, &ids, prices).await?;
-        let has_settled = |session: &&&SessionSummary| {
+        let read_at = Instant::now();
+        let keep_open = read_at
+            .duration_since(began_at)
+            .saturating_mul(AGE_PER_READ);
+        let has_settled = |session: &SessionSummary| {
             let ended_at = session.ended_at;
             ended_at.is_some_and(|at| now.duration_since(at) >= SETTLED_AFTER)
         };
-        let valid_until = Instant::now() + KEEP;
         {
             let mut all = self.0.lock();
-            for session in missing.iter().filter(has_settled) {
+            for session in missing {
                 let id = session.session.id;
+                let keep = if has_settled(session) {
+                    KEEP_ENDED
+                } else {
+                    keep_open
+                };
                 let account = KeptAccount {
                     prices: *prices,
                     lists: accounts.get(&id).cloned(),
-                    valid_until,
+                    valid_until: read_at + keep,
                 };
                 all.put(id, account);
             }
