@@ -1,6 +1,6 @@
 //! Calls while pages of the control port are open. Each page does as the scripts in
 //! `crates/adapters-http/page` do: it follows the event stream, and after an event it loads what its
-//! screen shows, with a pause between two loads and for at most a fiftieth of the time.
+//! screen shows, with a pause between two loads and for at most a twentieth of the time.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -34,7 +34,7 @@ const SCREENS: [(&str, Duration); 5] = [
 /// Calls in a round. A round has to be longer than the pauses of the pages.
 const N_CALLS: usize = 20_000;
 /// A page waits this many times as long as its last load took.
-const REST: u32 = 50;
+const REST: u32 = 20;
 /// Sessions that are opened at the same time.
 const CONCURRENCY: u32 = 50;
 /// For pages that are asked to be quiet.

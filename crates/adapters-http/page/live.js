@@ -10,7 +10,7 @@ const MAX_WAIT_MS = 15_000;
 // as the calls themselves.
 const PAUSE_MS = 1_000;
 // A page may keep riglm busy for at most this part of the time.
-const WORK_SHARE = 1 / 50;
+const WORK_SHARE = 1 / 20;
 // Browsers open few connections to one host, so a hidden tab gives up its stream after this time.
 const HIDDEN_MS = 30_000;
 // A failed request may be the first sign that riglm restarts.

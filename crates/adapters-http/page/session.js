@@ -189,7 +189,7 @@ export async function show(root, params) {
       denial() ? h("span", { class: "dim small" }, denial()) : null);
     const rows = model.tools.filter((tool) => view.tools === "all" || tool.isListed === (view.tools === "listed"));
     const kind = view.forecast ? "predicted" : "recorded";
-    tables[kind] ??= toolTable(view, params);
+    tables[kind] ??= toolTable(view, params, () => live.now());
     update(tools, tables[kind]);
     tables[kind].update(rows);
     update(words, legend(model));
@@ -411,7 +411,7 @@ function selectionWords(list) {
   return `Selected: ${MODES[list.mode] ?? list.mode}${list.reason ? ` (${list.reason})` : ""}.`;
 }
 
-function toolTable(view, params) {
+function toolTable(view, params, reload) {
   return table({
     label: "Tools of the session",
     className: "bounded stacked",
@@ -443,7 +443,7 @@ function toolTable(view, params) {
         cell: (row) => h("div", { class: "row tight" }, OFFERED.map((action) => h("button", {
           type: "button", class: "btn small", disabled: denial() !== null, title: denial() ?? ACTIONS[action].effect,
           "aria-label": `${ACTIONS[action].label} ${row.tool.slice(0, 100)}`,
-          on: { click: () => decide({ tool: row, action, session: sessionOf(view), client: clientOf(view), profile: view.detail.session?.profile }) },
+          on: { click: () => decide({ tool: row, action, session: sessionOf(view), client: clientOf(view), profile: view.detail.session?.profile, onSaved: reload }) },
         }, ACTIONS[action].label))),
       },
     ].filter(Boolean),

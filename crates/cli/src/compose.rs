@@ -35,7 +35,7 @@ use riglm_app::clock::SystemClock;
 use riglm_app::control::audit_log::AuditLog;
 use riglm_app::control::settings::{SettingsTrail, SharedSettings};
 use riglm_app::proxy::{OwnTool, OwnToolNames, OwnToolSet, Proxy, ProxyParts, Upstream};
-use riglm_app::selection::{Forbidden, ListFilter, OperatorOverrides};
+use riglm_app::selection::{ListFilter, OperatorOverrides};
 use riglm_app::tracking::Recorder;
 use riglm_discovery::experiments::Experiments;
 use riglm_discovery::intent::Intents;
@@ -56,10 +56,10 @@ use control_threads::ControlThreads;
 use experiments::experiments_from;
 pub use extensions::{Extensions, MakeLearner, PredictorFactory};
 use foundation::Foundation;
-use keys::Keys;
+use keys::{Keys, keys_from};
 use learning::PredictorRunner;
 pub(crate) use lists::{answer_size, words};
-use lists::{filter_from, forbidden_names, overrides_from};
+use lists::{filter_from, forbidden_from, overrides_from};
 use recommend::recommender_from;
 pub use recommend::recommender_over;
 use recording::{recorder_from, start_retention, work_sessions_from};
@@ -151,10 +151,8 @@ pub async fn build(
 
     // The proxy.
     let overrides = overrides_from(&base).await;
-    let forbidden = Forbidden::new(forbidden_names(config), Arc::clone(&overrides));
-    let forbidden = Arc::new(forbidden);
-    let filter = filter_from(&base, predictions, experiments, &overrides);
-    let filter = filter.with_forbidden(Arc::clone(&forbidden));
+    let forbidden = forbidden_from(config, &overrides);
+    let filter = filter_from(&base, predictions, experiments, &overrides, &forbidden);
     let tools = own_tool_names(config);
     let safeguards = SafeguardsFactory::new(&base, &tools, &search, &filter);
     let traces = traces_from(config)?;
@@ -184,9 +182,7 @@ pub async fn build(
     let retention = start_retention(&base);
     start_watching(&base, &proxy, &filter, &overrides, experiments);
     predictor.replace(built);
-    let keys = Arc::new(Keys::new(config)?);
-    base.tasks
-        .spawn(Arc::clone(&keys).keep_watch(base.stop.clone()));
+    let keys = keys_from(&base)?;
 
     // Operation: changes of the configuration, and the control server.
     let targets = ReloadTargets {
@@ -222,8 +218,8 @@ pub async fn build(
         keys: &keys,
     };
     let parts = sources.into_parts(&base);
-    let control = start_control(&config.control, parts, &operating, &base.tasks).await?;
-    let (control, control_threads) = control.unzip();
+    let started = start_control(&config.control, parts, &operating, &base.tasks).await?;
+    let (control, control_threads) = started.unzip();
     let announcement = control.and_then(|address| announce(&config.data_dir, address));
     Ok(Core {
         proxy,

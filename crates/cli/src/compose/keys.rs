@@ -15,6 +15,7 @@ use riglm_domain::privacy::principal::Principal;
 use riglm_ports::authenticator::{Authenticator, Revocation};
 use tokio_util::sync::CancellationToken;
 
+use super::foundation::Foundation;
 use crate::config::Config;
 
 /// The poll interval of the token file.
@@ -43,6 +44,14 @@ enum ControlToken {
     Read(KeyDigest),
     /// The file cannot be read, with the reason.
     Unreadable(String),
+}
+
+/// Returns the keys of the configuration, and starts to follow their files.
+pub(super) fn keys_from(base: &Foundation<'_>) -> anyhow::Result<Arc<Keys>> {
+    let keys = Arc::new(Keys::new(base.config)?);
+    let watch = Arc::clone(&keys).keep_watch(base.stop.clone());
+    base.tasks.spawn(watch);
+    Ok(keys)
 }
 
 impl Keys {

@@ -4,9 +4,9 @@ use std::sync::Arc;
 
 use riglm_adapters_prediction::{AllowList, DenyList, O200kTokenCounter};
 use riglm_app::selection::{
-    FilteringConfig, ForbiddenNames, ListChoice, ListFilter, ListStores, Lists, ListsParts,
-    OperatorOverrides, OverrideStores, ProfileConfig, ProfileFilteringConfig, SearchAnswerSize,
-    SearchTerms, Strategy,
+    FilteringConfig, Forbidden, ForbiddenNames, ListChoice, ListFilter, ListStores, Lists,
+    ListsParts, OperatorOverrides, OverrideStores, ProfileConfig, ProfileFilteringConfig,
+    SearchAnswerSize, SearchTerms, Strategy,
 };
 use riglm_discovery::experiments::Experiments;
 use riglm_discovery::learning::LivePredictions;
@@ -18,12 +18,13 @@ use super::foundation::Foundation;
 use super::learning::isolation;
 use crate::config::{Config, SearchConfig};
 
-/// Returns the selection of tools for lists, in the configured way.
+/// Returns the selection of tools for lists, in the configured way, without the forbidden ones.
 pub(super) fn filter_from(
     base: &Foundation<'_>,
     predictions: &LivePredictions,
     experiments: Option<&Arc<Experiments>>,
     overrides: &Arc<OperatorOverrides>,
+    forbidden: &Arc<Forbidden>,
 ) -> ListFilter {
     let config = base.config;
     let stores = base.store().map(|store| ListStores {
@@ -48,7 +49,7 @@ pub(super) fn filter_from(
     let filter = ListFilter::from_lists(Arc::new(lists));
     filter.set_choice(choice_from(&config.filtering));
     warn_of_profiles(config);
-    filter
+    filter.with_forbidden(Arc::clone(forbidden))
 }
 
 /// Returns the configured way in which lists are selected.
@@ -87,6 +88,15 @@ pub(super) async fn overrides_from(base: &Foundation<'_>) -> Arc<OperatorOverrid
         );
     }
     Arc::new(overrides)
+}
+
+/// Returns the set of forbidden tools, by the configuration and by overrides.
+pub(super) fn forbidden_from(
+    config: &Config,
+    overrides: &Arc<OperatorOverrides>,
+) -> Arc<Forbidden> {
+    let names = forbidden_names(config);
+    Arc::new(Forbidden::new(names, Arc::clone(overrides)))
 }
 
 /// Returns the patterns of forbidden tools, in general and for each profile.
