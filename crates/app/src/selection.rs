@@ -17,8 +17,6 @@
 mod config;
 mod conformal;
 mod epochs;
-#[cfg(test)]
-mod failing_overrides;
 mod forbid_rules;
 mod forecast;
 mod list_predictor;
@@ -31,6 +29,8 @@ mod operator_settings;
 mod pause;
 mod policy;
 mod rendering;
+#[cfg(test)]
+mod test_overrides;
 mod token_counts;
 mod tool_marks;
 mod tool_selector;

@@ -69,26 +69,15 @@ impl AccountCache {
         let began_at = Instant::now();
         let mut accounts = accounts_of(store, &ids, prices).await?;
         let read_at = Instant::now();
-        let keep_open = read_at
-            .duration_since(began_at)
-            .saturating_mul(AGE_PER_READ);
-        let has_settled = |session: &SessionSummary| {
-            let ended_at = session.ended_at;
-            ended_at.is_some_and(|at| now.duration_since(at) >= SETTLED_AFTER)
-        };
+        let reading = read_at.duration_since(began_at);
         {
             let mut all = self.0.lock();
             for session in missing {
                 let id = session.session.id;
-                let keep = if has_settled(session) {
-                    KEEP_ENDED
-                } else {
-                    keep_open
-                };
                 let account = KeptAccount {
                     prices: *prices,
                     lists: accounts.get(&id).cloned(),
-                    valid_until: read_at + keep,
+                    valid_until: read_at + kept_for(session.ended_at, now, reading),
                 };
                 all.put(id, account);
             }
@@ -112,5 +101,31 @@ impl AccountCache {
             is_valid.then(|| (id, account.lists.clone()))
         });
         kept.collect()
+    }
+}
+
+/// Returns the time for which an account is kept that was read within `reading`.
+fn kept_for(ended_at: Option<Timestamp>, now: Timestamp, reading: Duration) -> Duration {
+    if ended_at.is_some_and(|at| now.duration_since(at) >= SETTLED_AFTER) {
+        KEEP_ENDED
+    } else {
+        reading.saturating_mul(AGE_PER_READ)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn accounts_of_open_sessions_are_kept_as_long_as_reading_them_is_expensive() {
+        let now = Timestamp::constant(1_800_000_000, 0);
+        let kept = |ended_at, millis| kept_for(ended_at, now, Duration::from_millis(millis));
+        assert_eq!(kept(None, 0), Duration::ZERO);
+        assert_eq!(kept(None, 20), Duration::from_millis(980));
+        // Its last records may still be on their way.
+        let just_now = Some(now - SignedDuration::from_secs(1));
+        assert_eq!(kept(just_now, 20), Duration::from_millis(980));
+        assert_eq!(kept(Some(now - SETTLED_AFTER), 20), KEEP_ENDED);
     }
 }

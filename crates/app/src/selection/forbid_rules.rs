@@ -160,7 +160,7 @@ impl Forbidden {
                 .profiles
                 .values()
                 .any(|of_profile| !of_profile.is_empty())
-            || forbidding(&self.overrides.all()).next().is_some()
+            || !self.overrides.forbidding().is_empty()
     }
 
     /// Returns the rules for a client.
@@ -168,8 +168,8 @@ impl Forbidden {
     pub fn rules(&self, subject: &Subject<'_>) -> ForbidRules {
         let names = self.configured.load();
         let of_profile = subject.profile.and_then(|name| names.profiles.get(name));
-        let overrides = self.overrides.all();
-        let holding = forbidding(&overrides)
+        let forbidding = self.overrides.forbidding();
+        let holding = (forbidding.iter())
             .filter(|one| one.is_active(subject.now) && subject.is_in(&one.scope))
             .map(|one| (one.tool.clone(), one.reason.clone()));
         ForbidRules {
@@ -183,10 +183,9 @@ impl Forbidden {
 mod tests {
     use proptest::prelude::*;
     use riglm_domain::catalog::tool_override::OverrideAction;
-    use riglm_domain::id::OverrideId;
-    use riglm_domain::privacy::principal::Principal;
 
     use super::*;
+    use crate::selection::test_overrides::override_for_all;
 
     const NOW: Timestamp = Timestamp::constant(1_800_000_000, 0);
 
@@ -206,14 +205,10 @@ mod tests {
 
     fn forbid_override(tool: &str, scope: OverrideScope) -> ToolOverride {
         ToolOverride {
-            id: OverrideId::new(NOW, [3; 10]),
-            tool: tool.into(),
-            action: OverrideAction::Forbid,
             scope,
             expires_at: Some(NOW + jiff::SignedDuration::from_secs(60)),
             reason: Some("not here".into()),
-            created_by: Principal::local(),
-            created_at: NOW,
+            ..override_for_all(tool, OverrideAction::Forbid)
         }
     }
 

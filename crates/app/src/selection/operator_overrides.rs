@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
-use arc_swap::ArcSwap;
+use arc_swap::{ArcSwap, Guard};
 use jiff::Timestamp;
 use riglm_domain::catalog::tool_override::{OverrideAction, ToolOverride};
 use riglm_ports::analytics::{ChangeFeed, OverrideRepository, StoreError, Topic};
@@ -28,6 +28,8 @@ pub struct OverrideStores {
 #[derive(Debug, Default)]
 pub struct OperatorOverrides {
     all: ArcSwap<Vec<ToolOverride>>,
+    /// Those that forbid a tool: each call asks for them.
+    forbidding: ArcSwap<Vec<ToolOverride>>,
     source: Option<(OverrideStores, Arc<dyn Clock>)>,
     /// Counts the changes.
     revision: AtomicU64,
@@ -60,6 +62,11 @@ impl OperatorOverrides {
         self.all.load_full()
     }
 
+    /// Returns the overrides that forbid a tool. Some may have ended since they were read.
+    pub(super) fn forbidding(&self) -> Guard<Arc<Vec<ToolOverride>>> {
+        self.forbidding.load()
+    }
+
     /// Returns the revision; it grows with each change. Overrides that are requested afterwards are at
     /// least that new.
     pub(super) fn revision(&self) -> u64 {
@@ -74,14 +81,14 @@ impl OperatorOverrides {
     /// Replaces the overrides. Equal ones make no other revision, so that no list is selected again
     /// because of them.
     pub(super) fn set(&self, overrides: Vec<ToolOverride>) {
-        let before = self.all.load_full();
-        if *before == overrides {
+        if **self.all.load() == overrides {
             return;
         }
-        let forbids_same = forbidding(&before).eq(forbidding(&overrides));
+        let forbidding: Vec<ToolOverride> = forbidding(&overrides).cloned().collect();
         self.all.store(Arc::new(overrides));
         self.revision.fetch_add(1, Ordering::AcqRel);
-        if !forbids_same {
+        if **self.forbidding.load() != forbidding {
+            self.forbidding.store(Arc::new(forbidding));
             self.forbid_revision.fetch_add(1, Ordering::AcqRel);
         }
     }
@@ -139,29 +146,15 @@ pub(super) fn forbidding(overrides: &[ToolOverride]) -> impl Iterator<Item = &To
 #[cfg(test)]
 mod tests {
     use jiff::SignedDuration;
-    use riglm_domain::catalog::tool_override::OverrideScope;
-    use riglm_domain::id::{AuditId, OverrideId};
+    use riglm_domain::id::AuditId;
     use riglm_domain::privacy::audit::AuditEntry;
     use riglm_domain::privacy::principal::Principal;
     use riglm_ports::fake::{ManualClock, MemoryStore};
 
     use super::*;
-    use crate::selection::failing_overrides::FailingOverrides;
+    use crate::selection::test_overrides::{FailingOverrides, override_for_all};
 
     const NOW: Timestamp = Timestamp::constant(1_800_000_000, 0);
-
-    fn override_of(tool: &str, action: OverrideAction) -> ToolOverride {
-        ToolOverride {
-            id: OverrideId::new(NOW, [1; 10]),
-            tool: tool.into(),
-            action,
-            scope: OverrideScope::Global,
-            expires_at: None,
-            reason: None,
-            created_by: Principal::local(),
-            created_at: NOW,
-        }
-    }
 
     async fn store_override(store: &MemoryStore, decided: &ToolOverride) {
         let audit = AuditEntry {
@@ -207,7 +200,11 @@ mod tests {
         let polls = |n: u32| tokio::time::sleep(POLL_INTERVAL * n + POLL_INTERVAL / 2);
         polls(1).await;
         store.is_failing.store(true, Ordering::SeqCst);
-        store_override(&store.store, &override_of("rare", OverrideAction::Exclude)).await;
+        store_override(
+            &store.store,
+            &override_for_all("rare", OverrideAction::Exclude),
+        )
+        .await;
         let n_before = store.n_tried.load(Ordering::SeqCst);
         polls(3).await;
         assert!(store.n_tried.load(Ordering::SeqCst) > n_before);
@@ -229,7 +226,7 @@ mod tests {
         let overrides = Arc::new(overrides_of(&store, &clock));
         let ending = ToolOverride {
             expires_at: Some(NOW + SignedDuration::from_secs(90)),
-            ..override_of("rare", OverrideAction::Pin)
+            ..override_for_all("rare", OverrideAction::Pin)
         };
         store_override(&store.store, &ending).await;
         let watch = tokio::spawn(Arc::clone(&overrides).keep_watch(CancellationToken::new()));
@@ -245,8 +242,8 @@ mod tests {
     fn revisions_grow_only_with_changes() {
         let overrides = OperatorOverrides::default();
         let revisions = || (overrides.revision(), overrides.forbid_revision());
-        let pin = override_of("a", OverrideAction::Pin);
-        let forbid = override_of("b", OverrideAction::Forbid);
+        let pin = override_for_all("a", OverrideAction::Pin);
+        let forbid = override_for_all("b", OverrideAction::Forbid);
         for (all, expected) in [
             (vec![], (0, 0)),
             (vec![pin.clone()], (1, 0)),

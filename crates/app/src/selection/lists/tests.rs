@@ -4,8 +4,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use jiff::{SignedDuration, Timestamp};
 use proptest::prelude::*;
 use riglm_domain::catalog::tool::ToolRef;
-use riglm_domain::catalog::tool_override::{OverrideAction, OverrideScope};
-use riglm_domain::id::{OverrideId, SessionId, UpstreamName, WorkSessionId};
+use riglm_domain::catalog::tool_override::OverrideAction;
+use riglm_domain::id::{SessionId, UpstreamName, WorkSessionId};
 use riglm_domain::prediction::NamePattern;
 use riglm_domain::selection::ListBounds;
 use riglm_domain::selection::shown::SelectionMode;
@@ -16,6 +16,7 @@ use riglm_ports::contract::scene::{call, run, session};
 use riglm_ports::fake::{ManualClock, MemoryStore, WordCounter};
 
 use super::*;
+use crate::selection::test_overrides::override_for_all;
 use crate::selection::{ListIntent, Pool};
 use riglm_discovery::learning::NextTools;
 use riglm_discovery::learning::testing::trained_next_tools;

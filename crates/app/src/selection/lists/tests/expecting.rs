@@ -76,16 +76,7 @@ async fn another_list_of_the_selected_tools_expects_nothing() {
     let request = request(&local, 1);
     let shown = lists.list(&request, &catalog_of(0..N)).await;
     assert!(shown.expected_coverage.is_some());
-    let exclusion = ToolOverride {
-        id: OverrideId::new(NOW, [1; 10]),
-        tool: "tool_007".into(),
-        action: OverrideAction::Exclude,
-        scope: OverrideScope::Global,
-        expires_at: None,
-        reason: None,
-        created_by: local.clone(),
-        created_at: NOW,
-    };
+    let exclusion = override_for_all("tool_007", OverrideAction::Exclude);
     lists.settings.overrides.set(vec![exclusion]);
     let shorter = lists.list(&request, &catalog_of(0..N)).await;
     assert_eq!((shorter.epoch, shorter.expected_coverage), (1, None));

@@ -91,14 +91,8 @@ async fn an_override_holds_at_once_and_until_it_ends() {
     let catalog = catalog_of(0..N);
     let before = lists.list(&request(&local, 1), &catalog).await;
     let one = ToolOverride {
-        id: OverrideId::new(NOW, [1; 10]),
-        tool: "tool_070".into(),
-        action: OverrideAction::Include,
-        scope: OverrideScope::Global,
         expires_at: Some(NOW + SignedDuration::from_hours(1)),
-        reason: None,
-        created_by: local.clone(),
-        created_at: NOW,
+        ..override_for_all("tool_070", OverrideAction::Include)
     };
     lists.settings.overrides.set(vec![one]);
     let during = lists.list(&request(&local, 1), &catalog).await;

@@ -4,17 +4,7 @@ use super::*;
 use crate::selection::{ForecastTool, ListForecast, PlacementReason};
 
 fn for_all(n: usize, action: OverrideAction) -> ToolOverride {
-    let at = u8::try_from(n).unwrap();
-    ToolOverride {
-        id: OverrideId::new(NOW, [at; 10]),
-        tool: tool(n).tool.as_str().to_owned(),
-        action,
-        scope: OverrideScope::Global,
-        expires_at: None,
-        reason: None,
-        created_by: Principal::local(),
-        created_at: NOW,
-    }
+    override_for_all(tool(n).tool.as_str(), action)
 }
 
 fn reasons<const M: usize>(forecast: &ListForecast, numbers: [usize; M]) -> [PlacementReason; M] {

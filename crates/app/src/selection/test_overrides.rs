@@ -1,15 +1,31 @@
-//! A fake store for tests whose overrides can fail to be read.
+//! Overrides for tests, and a fake store whose overrides can fail to be read.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use async_trait::async_trait;
 use jiff::Timestamp;
-use riglm_domain::catalog::tool_override::ToolOverride;
+use riglm_domain::catalog::tool_override::{OverrideAction, OverrideScope, ToolOverride};
 use riglm_domain::id::OverrideId;
 use riglm_domain::privacy::audit::AuditEntry;
+use riglm_domain::privacy::principal::Principal;
 use riglm_ports::analytics::{OverrideRepository, StoreError};
 use riglm_ports::fake::MemoryStore;
+
+/// Returns an override for all clients, without an end.
+pub(super) fn override_for_all(tool: &str, action: OverrideAction) -> ToolOverride {
+    let at = Timestamp::constant(1_800_000_000, 0);
+    ToolOverride {
+        id: OverrideId::new(at, [1; 10]),
+        tool: tool.into(),
+        action,
+        scope: OverrideScope::Global,
+        expires_at: None,
+        reason: None,
+        created_by: Principal::local(),
+        created_at: at,
+    }
+}
 
 /// A store whose overrides can fail to be read.
 #[derive(Debug, Default)]
