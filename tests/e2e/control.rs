@@ -238,6 +238,9 @@ async fn control_port_reports_shutdown_until_requests_end() {
     }
     assert_eq!(readiness["ready"], false, "{readiness}");
     assert_eq!(line.operate(Method::GET, "/metrics", "").await.status, 200);
+    let answer = client.answer("1").await;
+    let answer: Value = serde_json::from_str(&answer.text).unwrap();
+    assert!(answer["result"].is_object(), "{answer}");
     let deadline = std::time::Duration::from_secs(20);
     let status = line.riglm.process.wait_for_end(deadline).await;
     assert!(status.success(), "{status}");

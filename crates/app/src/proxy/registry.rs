@@ -455,20 +455,20 @@ impl Proxy {
 
     /// Shuts the proxy down. Refuses new sessions and requests, waits at most the drain timeout for
     /// requests in flight, and ends all sessions. The rest of the drain timeout is for closing
-    /// connections, or [a minimum time](Self::time_to_close) if less is left.
+    /// connections, or [a minimum time](Self::time_to_close) if less is left. Both the server of a port
+    /// and the program call it: each call returns when all sessions have ended.
     pub async fn shutdown(&self) {
         self.shared.is_stopping.store(true, Ordering::Release);
         let limit = self.shared.limits().drain_timeout;
         let _ = self.stops_at.set(Instant::now() + limit); // Another call may have set it.
-        let sessions: Vec<Arc<ClientSession>> = {
-            let mut sessions = self.sessions.lock();
-            sessions.drain().map(|(_, session)| session).collect()
-        };
+        // They stay known, so that another call waits for them, too.
+        let sessions: Vec<Arc<ClientSession>> = self.sessions.lock().values().cloned().collect();
         join_all(sessions.iter().map(|session| async move {
             session.drain(limit).await;
             session.close_within(self.time_to_close()).await;
         }))
         .await;
+        (self.sessions.lock()).retain(|_, session| !session.is_closed());
     }
 
     /// Returns the time that is left for closing connections during shutdown: the rest of the drain

@@ -113,6 +113,26 @@ async fn at_shutdown_requests_in_flight_end_and_new_ones_are_refused() {
 }
 
 #[tokio::test]
+async fn each_shutdown_call_waits_for_requests_in_flight() {
+    let scene = Setup::default().scene();
+    scene.send(&call(1)).await;
+    let calls = [scene.proxy.shutdown(), scene.proxy.shutdown()];
+    let [first, second] = calls.map(Box::pin);
+    let mut both = futures_util::future::join(first, second);
+    assert!(futures_util::poll!(&mut both).is_pending());
+    let mut late = Box::pin(scene.proxy.shutdown());
+    assert!(futures_util::poll!(&mut late).is_pending());
+    scene
+        .upstream
+        .send_to_client(r#"{"jsonrpc":"2.0","id":1,"result":{}}"#, None)
+        .await;
+    both.await;
+    late.await;
+    assert_eq!(scene.outcomes().await, [Some(Outcome::Ok)]);
+    assert_eq!(scene.proxy.n_sessions(), 0);
+}
+
+#[tokio::test]
 async fn calls_in_flight_are_answered_when_their_session_ends() {
     let scene = Setup::default().scene();
     scene.send(&call(1)).await;
