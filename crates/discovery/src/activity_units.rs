@@ -1,7 +1,7 @@
 //! The units in which the recorded activity of clients is evaluated: work sessions, and connections
 //! without any.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use jiff::Timestamp;
 use riglm_domain::id::{SessionId, WorkSessionId};
@@ -23,14 +23,17 @@ pub struct ActivityUnits {
     pub n_connections: usize,
     /// The connections without a work session that began in the period, the oldest first.
     pub connections: Vec<SessionId>,
-    /// The work sessions that began in the period, each with one of its connections: the first one in
-    /// the order of reading.
+    /// The work sessions that began in the period, each with the connection of its newest call.
     pub work_sessions: BTreeMap<WorkSessionId, SessionId>,
+    /// Whether older connections or work sessions of the period were left out.
+    pub is_cut: bool,
 }
 
 impl ActivityUnits {
     /// Reads the units that began at `since` or later, of the newest `limit` connections that were open
-    /// then: a connection that is older may have work sessions in the period.
+    /// then: a connection that is older may have work sessions in the period. Of the work sessions in
+    /// the period, only the newest `limit` are read. The newest call of a connection tells whether its
+    /// calls belong to work sessions.
     ///
     /// # Errors
     ///
@@ -40,27 +43,34 @@ impl ActivityUnits {
         since: Timestamp,
         limit: u32,
     ) -> Result<Self, StoreError> {
-        let connections = store.sessions_open_since(since, limit).await?;
+        // One more than the limit tells whether there are more. The first ones are the oldest.
+        let one_more = limit.saturating_add(1);
+        let mut connections = store.sessions_open_since(since, one_more).await?;
+        let mut work_sessions = store.work_sessions_since(since, one_more).await?;
+        let has_more = [connections.len(), work_sessions.len()].map(|n| n > limit as usize);
+        if has_more[0] {
+            connections.remove(0);
+        }
+        if has_more[1] {
+            work_sessions.pop_first();
+        }
+        let asked: BTreeSet<SessionId> = connections.iter().map(|(id, _)| *id).collect();
+        work_sessions.retain(|_, connection| asked.contains(connection));
+        let of_work: BTreeSet<SessionId> = work_sessions.values().copied().collect();
         let mut units = Self {
             n_connections: connections.len(),
-            ..Self::default()
+            connections: Vec::new(),
+            work_sessions,
+            is_cut: has_more.contains(&true),
         };
-        // Identifiers of work sessions sort by time, so no row is read of those that are older.
-        let first = WorkSessionId::new(since, [0; 10]);
         for page in connections.chunks(CONNECTIONS_PER_READ) {
-            let ids: Vec<SessionId> = page.iter().map(|(id, _)| *id).collect();
-            let known = store.work_sessions_of(&ids, None).await?;
-            let others = page.iter().filter(|(_, started_at)| *started_at >= since);
-            let others = others
-                .map(|(id, _)| *id)
-                .filter(|id| !known.contains_key(id));
+            let began = page.iter().filter(|(_, started_at)| *started_at >= since);
+            let began: Vec<SessionId> = (began.map(|(id, _)| *id))
+                .filter(|id| !of_work.contains(id))
+                .collect();
+            let known = store.work_sessions_of(&began, 1).await?;
+            let others = began.into_iter().filter(|id| !known.contains_key(id));
             units.connections.extend(others);
-            for (connection, work_sessions) in known {
-                for work_session in work_sessions.range(first..) {
-                    let units = units.work_sessions.entry(*work_session);
-                    units.or_insert(connection);
-                }
-            }
         }
         Ok(units)
     }

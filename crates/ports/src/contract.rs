@@ -295,6 +295,7 @@ macro_rules! usage_store_contract {
                     a_work_session_is_read_over_its_connections,
                     a_work_session_without_calls_did_nothing,
                     the_work_sessions_of_a_session_are_those_of_its_calls,
+                    the_newest_work_sessions_name_the_session_of_their_newest_call,
                     the_newest_sessions_open_since_a_moment_come_oldest_first,
                 ]
                 searches: [

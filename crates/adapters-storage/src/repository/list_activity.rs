@@ -228,46 +228,32 @@ const OF_WORK_SESSION: ActivityStatements = ActivityStatements {
     ),
 };
 
-// The sessions of a work session, with their first and last call. Parameters: the work session,
-// limit.
+// The sessions of the newest calls of a work session, each with its first and last one. A work session
+// may have any number of calls, and older ones are not read. Parameters: the work session, limit.
 const CONNECTIONS: Statement = Statement {
     table: "invocations",
     sqlite: "
         SELECT json_array(hex(session), min(started_at), max(started_at))
-        FROM invocations
-        WHERE work_session = unhex(?1 ->> 0, '-')
+        FROM (SELECT id, session, started_at
+            FROM invocations
+            WHERE work_session = unhex(?1 ->> 0, '-')
+            ORDER BY id DESC
+            LIMIT ?1 ->> 1)
         GROUP BY session
-        ORDER BY max(id) DESC
-        LIMIT ?1 ->> 1",
+        ORDER BY max(id) DESC",
     postgres: "
         SELECT json_build_array(session, min(started_at), max(started_at))::text
-        FROM invocations
-        WHERE work_session = ($1::jsonb ->> 0)::uuid
+        FROM (SELECT id, session, started_at
+            FROM invocations
+            WHERE work_session = ($1::jsonb ->> 0)::uuid
+            ORDER BY id DESC
+            LIMIT ($1::jsonb ->> 1)::bigint) AS newest
         GROUP BY session
-        ORDER BY max(id::text) DESC
-        LIMIT ($1::jsonb ->> 1)::bigint",
+        ORDER BY max(id::text) DESC",
 };
 
+// The work sessions of the newest calls of each session. Parameters: sessions, limit.
 const WORK_SESSIONS: Statement = Statement {
-    table: "invocations",
-    sqlite: concat!(
-        "SELECT json_array(hex(session), hex(work_session))
-        FROM invocations
-        WHERE work_session IS NOT NULL AND ",
-        sqlite_sessions!(),
-        " GROUP BY session, work_session"
-    ),
-    postgres: concat!(
-        "SELECT json_build_array(session, work_session)::text
-        FROM invocations
-        WHERE work_session IS NOT NULL AND ",
-        postgres_sessions!(),
-        " GROUP BY session, work_session"
-    ),
-};
-
-// As above, from the newest calls of each session. Parameters: sessions, limit.
-const NEWEST_WORK_SESSIONS: Statement = Statement {
     table: "invocations",
     sqlite: "
         SELECT json_array(hex(asked.id), hex(work_session))
@@ -291,6 +277,53 @@ const NEWEST_WORK_SESSIONS: Statement = Statement {
             LIMIT ($1::jsonb ->> 1)::bigint) AS newest
         WHERE work_session IS NOT NULL
         GROUP BY asked.id, work_session",
+};
+
+// The newest work sessions, each with the session of its newest call. A work session may have any
+// number of calls, so each is found by the index, from the one after it. Parameters: the first
+// identifier, limit.
+const WORK_SESSIONS_SINCE: Statement = Statement {
+    table: "invocations",
+    sqlite: "
+        WITH RECURSIVE newest (id) AS (
+            SELECT max(work_session) FROM invocations
+            WHERE work_session >= unhex(?1 ->> 0, '-')
+            UNION ALL
+            SELECT (
+                SELECT max(work_session) FROM invocations
+                WHERE work_session >= unhex(?1 ->> 0, '-') AND work_session < newest.id)
+            FROM newest
+            WHERE newest.id IS NOT NULL
+            LIMIT ?1 ->> 1)
+        SELECT json_array(hex(newest.id), hex((
+            SELECT session FROM invocations
+            WHERE work_session = newest.id
+            ORDER BY invocations.id DESC
+            LIMIT 1)))
+        FROM newest
+        WHERE newest.id IS NOT NULL",
+    postgres: "
+        WITH RECURSIVE newest (id) AS (
+            (SELECT work_session FROM invocations
+            WHERE work_session >= ($1::jsonb ->> 0)::uuid
+            ORDER BY work_session DESC
+            LIMIT 1)
+            UNION ALL
+            SELECT (
+                SELECT work_session FROM invocations
+                WHERE work_session >= ($1::jsonb ->> 0)::uuid AND work_session < newest.id
+                ORDER BY work_session DESC
+                LIMIT 1)
+            FROM newest
+            WHERE newest.id IS NOT NULL)
+        SELECT json_build_array(newest.id, (
+            SELECT session FROM invocations
+            WHERE work_session = newest.id
+            ORDER BY invocations.id DESC
+            LIMIT 1))::text
+        FROM newest
+        WHERE newest.id IS NOT NULL
+        LIMIT ($1::jsonb ->> 1)::bigint",
 };
 
 const SPAN: Statement = Statement {
@@ -393,21 +426,29 @@ impl ListRepository for Store {
     async fn work_sessions_of(
         &self,
         sessions: &[SessionId],
-        limit: Option<u32>,
+        limit: u32,
     ) -> Result<BTreeMap<SessionId, BTreeSet<WorkSessionId>>, StoreError> {
         let database = self.database().await?;
-        let pairs: Vec<(SessionId, WorkSessionId)> = match limit {
-            None => database.rows(&WORK_SESSIONS, &[sessions]).await?,
-            Some(limit) => {
-                let parameter = (sessions, limit);
-                database.rows(&NEWEST_WORK_SESSIONS, &parameter).await?
-            }
-        };
+        let parameter = (sessions, limit);
+        let pairs: Vec<(SessionId, WorkSessionId)> =
+            database.rows(&WORK_SESSIONS, &parameter).await?;
         let mut of: BTreeMap<_, BTreeSet<_>> = BTreeMap::new();
         for (session, work_session) in pairs {
             of.entry(session).or_default().insert(work_session);
         }
         Ok(of)
+    }
+
+    async fn work_sessions_since(
+        &self,
+        since: Timestamp,
+        limit: u32,
+    ) -> Result<BTreeMap<WorkSessionId, SessionId>, StoreError> {
+        let database = self.database().await?;
+        let parameter = (WorkSessionId::new(since, [0; 10]), limit);
+        let pairs: Vec<(WorkSessionId, SessionId)> =
+            database.rows(&WORK_SESSIONS_SINCE, &parameter).await?;
+        Ok(pairs.into_iter().collect())
     }
 
     async fn list_activities(

@@ -48,7 +48,7 @@ pub struct RecentLists {
 /// A work session with lists, or a connection without a work session.
 #[derive(Clone, Debug, PartialEq)]
 pub struct RecentSession {
-    /// The connection; for a work session, its first one in the order of reading.
+    /// The connection; for a work session, that of its newest call.
     pub connection: SessionId,
     /// The time of its first call or search; without both, of its first list.
     pub began_at: Timestamp,
@@ -107,8 +107,8 @@ pub async fn accounts_of(
 }
 
 /// Returns the costs and savings since `since`, of the newest `limit` connections that were open then:
-/// by work session, or by connection for those without. `clients` has the declared names of
-/// clients; a work session has the name of its first connection.
+/// by work session (of the newest `limit`), or by connection for those without. `clients` has the
+/// declared names of clients; a work session has the name of the connection of its newest call.
 ///
 /// # Errors
 ///
@@ -147,27 +147,11 @@ pub async fn recent_sessions(
     limit: u32,
     prices: &CostModel,
 ) -> Result<RecentSessions, StoreError> {
-    let max_units = limit as usize;
-    let mut units = ActivityUnits::read(store, since, limit).await?;
-    let n_connections = units.n_connections;
-    // One connection more than the limit tells whether there are more. A read of identifiers is
-    // cheap, and it is only made at the limit.
-    let mut is_cut = n_connections >= max_units
-        && (store
-            .sessions_open_since(since, limit.saturating_add(1))
-            .await?)
-            .len()
-            > n_connections;
-    // Each work session is read on its own, and one connection may have any number of them. Their
-    // identifiers sort by time.
-    while units.work_sessions.len() > max_units {
-        units.work_sessions.pop_first();
-        is_cut = true;
-    }
+    let units = ActivityUnits::read(store, since, limit).await?;
     Ok(RecentSessions {
+        n_connections: units.n_connections as u64,
+        is_cut: units.is_cut,
         sessions: sessions_of(store, units, prices).await?,
-        n_connections: n_connections as u64,
-        is_cut,
     })
 }
 

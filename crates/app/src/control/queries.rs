@@ -192,8 +192,7 @@ impl Queries {
         let next = (sessions.last().filter(|_| !is_last))
             .map(|last| (last.session.started_at, last.session.id));
         let ids: Vec<SessionId> = sessions.iter().map(|one| one.session.id).collect();
-        let newest = Some(COUNTED_CALLS);
-        let mut work = self.store.work_sessions_of(&ids, newest).await?;
+        let mut work = self.store.work_sessions_of(&ids, COUNTED_CALLS).await?;
         let sessions = sessions.into_iter().map(|mut summary| {
             let work_sessions = work.remove(&summary.session.id).unwrap_or_default();
             let has_more_calls = summary.n_calls > COUNTED_CALLS.into();

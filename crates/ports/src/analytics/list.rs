@@ -43,10 +43,8 @@ pub trait ListRepository: Send + Sync + fmt::Debug {
         limit: u32,
     ) -> Result<Vec<(SessionId, Timestamp)>, StoreError>;
 
-    /// Returns the work sessions of each session, from its calls.
-    ///
-    /// If `limit` is given, only the newest `limit` calls by position are used. A session without
-    /// calls in a work session has no entry.
+    /// Returns the work sessions of the newest `limit` calls of each session, by position. A session
+    /// without such calls in a work session has no entry.
     ///
     /// # Errors
     ///
@@ -54,8 +52,20 @@ pub trait ListRepository: Send + Sync + fmt::Debug {
     async fn work_sessions_of(
         &self,
         sessions: &[SessionId],
-        limit: Option<u32>,
+        limit: u32,
     ) -> Result<BTreeMap<SessionId, BTreeSet<WorkSessionId>>, StoreError>;
+
+    /// Returns the work sessions with calls that began at a moment or later, by the time in their
+    /// identifiers: the newest `limit`, each with the session of its newest call.
+    ///
+    /// # Errors
+    ///
+    /// Returns [`StoreError`] when the database does not answer.
+    async fn work_sessions_since(
+        &self,
+        since: Timestamp,
+        limit: u32,
+    ) -> Result<BTreeMap<WorkSessionId, SessionId>, StoreError>;
 
     /// Returns the activity of each session, which may be empty. `limit` applies to each of them.
     ///
@@ -72,7 +82,8 @@ pub trait ListRepository: Send + Sync + fmt::Debug {
     ///
     /// The activity has the calls of the work session. It also has the searches and lists of its
     /// connections from its beginning to its last activity, and the list that was current at its
-    /// beginning. It is empty for a work session without calls.
+    /// beginning. It is empty for a work session without calls. Of a work session with more than
+    /// `limit` calls, only the connections of the newest `limit` count.
     ///
     /// # Errors
     ///

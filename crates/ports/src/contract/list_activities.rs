@@ -179,10 +179,7 @@ pub async fn the_work_sessions_of_a_session_are_those_of_its_calls(store: &impl 
     let opened = calls.map(|(id, n, of)| Record::CallOpened(call_in(id, n, of)));
     apply(store, &opened).await;
     let asked = [none, two, one];
-    let read = store.work_sessions_of(&asked, None).await.unwrap();
-    let expected = [(one, [a, b].into()), (two, [a].into())];
-    assert_eq!(read, expected.into());
-    let none_asked = store.work_sessions_of(&[], None).await.unwrap();
+    let none_asked = store.work_sessions_of(&[], 9).await.unwrap();
     assert!(none_asked.is_empty());
     for (limit, expected) in [
         (0, vec![]),
@@ -191,9 +188,42 @@ pub async fn the_work_sessions_of_a_session_are_those_of_its_calls(store: &impl 
         (3, vec![(one, [a, b].into()), (two, [a].into())]),
         (9, vec![(one, [a, b].into()), (two, [a].into())]),
     ] {
-        let read = store.work_sessions_of(&asked, Some(limit)).await.unwrap();
+        let read = store.work_sessions_of(&asked, limit).await.unwrap();
         let expected: BTreeMap<_, BTreeSet<_>> = expected.into_iter().collect();
         assert_eq!(read, expected, "{limit}");
+    }
+}
+
+/// The newest work sessions since a moment are returned, each with the session of its newest call.
+pub async fn the_newest_work_sessions_name_the_session_of_their_newest_call(
+    store: &impl UsageStore,
+) {
+    let [one, two] = [1, 2].map(|n| session(run(1), n).id);
+    let [a, b, c] = [1, 2, 3].map(|n| WorkSessionId::new(moment(n.into()), [n; 10]));
+    let calls = [
+        (one, 10, Some(a)),
+        (two, 11, Some(a)),
+        (one, 12, Some(b)),
+        (one, 13, Some(c)),
+        (one, 14, None),
+        (two, 15, Some(c)),
+        (one, 16, Some(c)),
+    ];
+    let opened = calls.map(|(id, n, of)| Record::CallOpened(call_in(id, n, of)));
+    apply(store, &opened).await;
+    for (since, limit, expected) in [
+        (0, 9, &[(a, two), (b, one), (c, one)][..]),
+        (1, 9, &[(a, two), (b, one), (c, one)]),
+        (2, 9, &[(b, one), (c, one)]),
+        (0, 3, &[(a, two), (b, one), (c, one)]),
+        (0, 2, &[(b, one), (c, one)]),
+        (0, 1, &[(c, one)]),
+        (0, 0, &[]),
+        (4, 9, &[]),
+    ] {
+        let read = store.work_sessions_since(moment(since), limit).await;
+        let expected: BTreeMap<_, _> = expected.iter().copied().collect();
+        assert_eq!(read.unwrap(), expected, "{since} {limit}");
     }
 }
 

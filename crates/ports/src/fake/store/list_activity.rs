@@ -68,10 +68,9 @@ impl ListRepository for MemoryStore {
     async fn work_sessions_of(
         &self,
         sessions: &[SessionId],
-        limit: Option<u32>,
+        limit: u32,
     ) -> Result<BTreeMap<SessionId, BTreeSet<WorkSessionId>>, StoreError> {
         let rows = self.rows.lock();
-        let limit = limit.map_or(usize::MAX, |limit| limit as usize);
         let mut of: BTreeMap<SessionId, BTreeSet<WorkSessionId>> = BTreeMap::new();
         for session in sessions {
             let calls = rows.calls.values().map(|row| &row.invocation);
@@ -79,7 +78,7 @@ impl ListRepository for MemoryStore {
             calls.sort_by_key(|call| std::cmp::Reverse(call.sequence));
             let work: BTreeSet<_> = calls
                 .iter()
-                .take(limit)
+                .take(limit as usize)
                 .filter_map(|call| call.work_session)
                 .collect();
             if !work.is_empty() {
@@ -87,6 +86,23 @@ impl ListRepository for MemoryStore {
             }
         }
         Ok(of)
+    }
+
+    async fn work_sessions_since(
+        &self,
+        since: Timestamp,
+        limit: u32,
+    ) -> Result<BTreeMap<WorkSessionId, SessionId>, StoreError> {
+        let rows = self.rows.lock();
+        let first = WorkSessionId::new(since, [0; 10]);
+        // Calls are sorted by identifier, so that of a later one replaces the session.
+        let calls = rows.calls.values().map(|row| &row.invocation);
+        let calls = calls.filter_map(|call| Some((call.work_session?, call.session)));
+        let mut newest: BTreeMap<_, _> = calls.filter(|(work, _)| *work >= first).collect();
+        while newest.len() > limit as usize {
+            newest.pop_first();
+        }
+        Ok(newest)
     }
 
     async fn list_activities(
