@@ -159,12 +159,6 @@ async function clientPlace(client) {
   return placeOf("client", "All sessions of a client", known);
 }
 
-/** Returns the name of a client, by its identifier; `null` if no recent session is of it. */
-export async function nameOfClient(id) {
-  const own = (await getIfPossible(`/sessions?limit=${MAX_CLIENTS}`))?.sessions.find((one) => one.client_id === id);
-  return own ? clientName(own) : null;
-}
-
 async function profilePlace(profile) {
   const names = profile ? [profile] : Object.keys((await getIfPossible("/config"))?.effective.profiles ?? {});
   return placeOf("profile", "All sessions of a profile", new Map(names.map((name) => [name, name])));

@@ -195,7 +195,7 @@ function totals(total) {
       coverage === null ? "–" : percent(coverage),
       coverage === null
         ? "No tool was used yet."
-        : `The list had ${number(total.tools_used - total.misses)} of ${plural(total.tools_used, "tool")} when a work session first called them.`,
+        : `The list had ${number(total.tools_used - total.misses)} of ${plural(total.tools_used, "tool")} when a work session first called them: ${plural(total.misses, "miss")}.`,
     ),
     card("Searches per work session", searches === null ? "–" : searches.toFixed(1), `${plural(total.searches, "search")} in ${plural(total.sessions, "work session")}. A connection without a work session counts as one.`),
     card(

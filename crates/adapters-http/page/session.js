@@ -2,7 +2,7 @@
 
 import { ApiError, get } from "./api.js";
 import { bars } from "./chart.js";
-import { ACTIONS, actionWords, clientName, decide, decisionList, denial, nameOfClient } from "./decisions.js";
+import { ACTIONS, actionWords, clientName, decide, decisionList, denial } from "./decisions.js";
 import { choice, clear, empty, h, jsonLink, notice, plain, prose, section, tag, toolName, update } from "./dom.js";
 import { agoNode, dayTimeNode, duration, number, percent, plural, short, timeNode } from "./format.js";
 import { watch } from "./live.js";
@@ -36,6 +36,8 @@ const BECAUSE = {
   included_next: ["Included after this list was made", "The next list has it."],
   excluded_next: ["Hidden after this list was made", "The next list does not have it."],
   not_listed: ["The session has no list yet", "The client has not asked for its tools."],
+  joined_since: ["Selected after this list was made", "riglm has selected another list since. The client gets it when it asks for its tools again. Until then a search finds the tool, and it can be called."],
+  left_since: ["Left out after this list was made", "riglm has selected another list since. The client gets it when it asks for its tools again."],
 };
 
 /** Why a list has a tool, and why it lacks one, by the mode in which its tools were selected. */
@@ -94,6 +96,8 @@ const NEXT = {
   pinned_next: "listed in the next list",
   included_next: "listed in the next list",
   excluded_next: "hidden in the next list",
+  joined_since: "listed in the next list",
+  left_since: "hidden in the next list",
 };
 
 const BANDS = {
@@ -211,13 +215,9 @@ export async function show(root, params) {
       get("/overrides"),
     ]);
     // A session that is over has no predictions, and asking for them is an error.
-    const predicted = detail.session?.state === "past"
+    const predicted = recordOf({ detail }).state === "past"
       ? { error: new ApiError(404, "The session is over.") }
       : await forecast(id);
-    // A work session does not have the name of its client.
-    if (detail.work_session && view.clientName === undefined) {
-      view.clientName = await nameOfClient(detail.work_session.client_id);
-    }
     Object.assign(view, { detail, overrides: all, forecast: predicted.answer ?? null, noForecast: predicted.error ?? null });
     draw();
   };
@@ -272,7 +272,19 @@ function modelOf({ detail, forecast: predicted }) {
   }
   let tools;
   if (predicted) {
-    tools = predicted.tools.map((tool) => ({ ...tool, id: tool.name, isListed: tool.shown, mode: predicted.mode, calls: used.get(keyOf(tool))?.n ?? 0 }));
+    const listed = newest && new Set(newest.tools.map(keyOf));
+    tools = predicted.tools.map((tool) => {
+      const isListed = listed ? listed.has(keyOf(tool)) : tool.shown;
+      return {
+        ...tool,
+        id: tool.name,
+        isListed,
+        // Several sessions may share their lists: riglm has then selected another one, of which this client has not heard.
+        shown_because: isListed === tool.shown ? tool.shown_because : isListed ? "left_since" : "joined_since",
+        mode: predicted.mode,
+        calls: used.get(keyOf(tool))?.n ?? 0,
+      };
+    });
   } else {
     const listed = new Map((newest?.tools ?? []).map((tool) => [keyOf(tool), { ...tool, isListed: true }]));
     for (const [key, call] of used) {
@@ -287,10 +299,11 @@ function modelOf({ detail, forecast: predicted }) {
 }
 
 function headParts(view) {
-  const { session } = view.detail;
-  const isOpen = session ? session.state === "active" : view.forecast !== null;
+  const record = recordOf(view);
+  const isOpen = record.state === "active";
+  const client = record.client === null ? "" : ` of ${record.client || "a client without a name"}`;
   return [
-    h("h1", { class: "cut", title: session ? clientName(session) : null }, session ? `Session of ${session.client || "a client without a name"}` : "Work session"),
+    h("h1", { class: "cut", title: client ? clientName(record) : null }, `${view.detail.session ? "Session" : "Work session"}${client}`),
     tag(isOpen ? "open" : "over", isOpen ? "ok" : ""),
     jsonLink(`/sessions/${encodeURIComponent(view.id)}?limit=${view.limit}`),
     isOpen ? predictionsLink(view) : null,
@@ -348,7 +361,10 @@ function factList(view, model) {
       ? session.work_sessions.map((one) => h("div", null, h("a", { href: `#/sessions/${encodeURIComponent(one)}`, title: one }, "begun ", dayTimeNode(beginningOf(one)))))
       : null);
   } else if (work) {
+    fact("Client", work.client === null ? null : clientName(work));
     fact("User", work.principal);
+    fact("Protocol", work.protocol);
+    fact("Newest connection", work.session === null ? null : h("a", { href: `#/sessions/${encodeURIComponent(work.session)}`, class: "mono" }, work.session));
     fact("First request", timeNode(work.started_at));
     fact("Last request", [timeNode(work.last_active_at), " (", agoNode(work.last_active_at), ")"]);
   }
@@ -476,19 +492,23 @@ function legend(model) {
   return [...words].map(([word, meaning]) => [h("dt", null, word), h("dd", null, meaning)]);
 }
 
+/** Returns what is recorded of a session: of its connection, or of the newest one of a work session. */
+function recordOf({ detail }) {
+  return detail.session ?? detail.work_session;
+}
+
 function sessionOf(view) {
+  const record = recordOf(view);
   return {
     id: view.forecast?.session ?? view.id,
-    isOver: view.detail.session?.state === "past",
-    hasSharedList: view.detail.session?.protocol === SHARED_LISTS,
+    isOver: record.state === "past",
+    hasSharedList: record.protocol === SHARED_LISTS,
   };
 }
 
 function clientOf(view) {
-  const { session, work_session: work } = view.detail;
-  return session
-    ? { id: session.client_id, name: clientName(session) }
-    : { id: work?.client_id, name: view.clientName };
+  const record = recordOf(view);
+  return { id: record.client_id, name: record.client === null ? null : clientName(record) };
 }
 
 function overrideParts(view, model, live) {

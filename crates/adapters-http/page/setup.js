@@ -300,12 +300,32 @@ function clientRow(client) {
   );
 }
 
+/** A program and a server on the network, as the configuration file names them. */
+const SERVER_ENTRIES = `[upstreams.files]
+command = ["npx", "-y", "@modelcontextprotocol/server-filesystem", "/home/me/documents"]
+
+[upstreams.search]
+url = "https://search.example/mcp"`;
+
+/** Says how servers are added: by a command, or in the configuration file. */
+function addServers() {
+  const entries = h("code", null, SERVER_ENTRIES);
+  return [
+    h("p", null, command("riglm import"), " takes over the servers of your MCP clients. Or write them into the configuration file, ",
+      h("code", null, "riglm.toml"), "; ", command("riglm init"), " writes one to begin with:"),
+    h("pre", { class: "scroll json-text", tabindex: "0", "aria-label": "Entries for servers" }, entries),
+    h("div", { class: "row" }, copyButton(entries, "the entries for servers")),
+    h("p", { class: "dim small" }, "A proxy that follows its file uses them as soon as it is saved."),
+  ];
+}
+
 function upstreamPart(upstreams) {
   if (upstreams.length === 0) {
     return section(
       "Upstreams",
       null,
-      empty("No upstream is configured", "riglm has no servers to offer. Take over those of your clients:", command("riglm import")),
+      empty("No upstream is configured", "riglm has no servers to offer."),
+      addServers(),
     );
   }
   const rank = { unavailable: 0, available: 1, unused: 2 };
@@ -315,6 +335,7 @@ function upstreamPart(upstreams) {
     "Upstreams",
     down > 0 ? `${number(down)} of ${number(upstreams.length)} cannot be reached.` : "The servers behind riglm.",
     h("ul", { class: "muted-list lined" }, sorted.map((upstream) => h("li", { "data-key": upstream.name }, upstreamRow(upstream)))),
+    h("details", { "data-key": "add" }, h("summary", null, "Add a server"), addServers()),
     h("div", { class: "row end" }, jsonLink("/upstreams")),
   );
 }

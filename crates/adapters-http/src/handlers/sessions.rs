@@ -157,25 +157,48 @@ impl ConnectionView {
 pub(crate) struct WorkView {
     /// Identifier of the work session.
     id: String,
+    /// Connection of its newest call; `null` if no call is recorded, as for the further values of the
+    /// connection.
+    session: Option<String>,
+    /// `active` if that connection is open, and its newest call is of this work session.
+    state: SessionState,
     /// Principal of the work session.
     principal: String,
+    /// Name that the client declares.
+    client: Option<String>,
+    /// Version that the client declares.
+    client_version: Option<String>,
     /// Keyed hash of the client.
     client_id: String,
+    /// Protocol revision of the connection.
+    protocol: Option<String>,
     /// Time of the first request.
     started_at: Timestamp,
     /// Time of the last request.
     last_active_at: Timestamp,
 }
 
-impl From<&WorkSession> for WorkView {
-    fn from(work: &WorkSession) -> Self {
-        Self {
+impl WorkView {
+    async fn read(queries: &Queries, work: &WorkSession) -> Result<Self, StoreError> {
+        let newest = queries.newest_connection_of(work.id).await?;
+        let state = match &newest {
+            Some(newest) if queries.is_working_on(newest, work.id).await? => SessionState::Active,
+            _ => SessionState::Past,
+        };
+        let connection = newest.as_ref().map(|newest| &newest.session);
+        let client = connection.map(|connection| &connection.client_info);
+        Ok(Self {
             id: work.id.to_string(),
+            session: connection.map(|connection| connection.id.to_string()),
+            state,
             principal: work.principal.to_string(),
+            client: client.map(|client| client.name.clone()),
+            client_version: client.map(|client| client.version.clone()),
             client_id: work.client.to_string(),
+            protocol: connection.map(|connection| connection.protocol.as_str().into()),
             started_at: work.started_at,
             last_active_at: work.last_active_at,
-        }
+        })
     }
 }
 
@@ -301,7 +324,7 @@ async fn detail(
                 None,
             )
         }
-        SessionView::Work(work) => (None, Some(WorkView::from(work))),
+        SessionView::Work(work) => (None, Some(WorkView::read(&queries, work).await?)),
     };
     Ok(Some(SessionDetail {
         session: connection,

@@ -170,12 +170,8 @@ impl NameLookup {
 
     /// Returns whether the newest call of a work session came from a modern client.
     async fn is_modern(&self, work: WorkSessionId) -> Result<bool, StoreError> {
-        let Some(connection) = self.queries.connection_of_work(work).await? else {
-            return Ok(false);
-        };
-        let session = self.queries.session(&connection.to_string()).await?;
-        Ok(matches!(session, Some(SessionView::Connection(summary))
-            if summary.session.protocol.is_modern()))
+        let newest = self.queries.newest_connection_of(work).await?;
+        Ok(newest.is_some_and(|newest| newest.session.protocol.is_modern()))
     }
 
     /// Returns the client with this identifier, or the only client with this declared name.

@@ -247,17 +247,42 @@ impl Queries {
         Ok(found.map(SessionView::Connection))
     }
 
-    /// Returns the session of the newest call of a work session, or `None` if no call is recorded.
+    /// Returns the session of the newest call of a work session, or `None` if no call is recorded. At
+    /// most one of its calls is counted.
     ///
     /// # Errors
     ///
     /// Returns the error of the store.
-    pub async fn connection_of_work(
+    pub async fn newest_connection_of(
         &self,
         work: WorkSessionId,
-    ) -> Result<Option<SessionId>, StoreError> {
+    ) -> Result<Option<SessionSummary>, StoreError> {
         let newest = self.store.calls_of_work(work, 1).await?;
-        Ok(newest.last().map(|call| call.invocation.session))
+        let Some(call) = newest.last() else {
+            return Ok(None);
+        };
+        let filter = SessionFilter {
+            id: Some(call.invocation.session),
+            count_up_to: Some(1),
+            ..SessionFilter::default()
+        };
+        Ok(self.store.sessions_where(&filter, 1).await?.pop())
+    }
+
+    /// Returns whether a session is open and its newest call belongs to a work session.
+    ///
+    /// # Errors
+    ///
+    /// Returns the error of the store.
+    pub async fn is_working_on(
+        &self,
+        connection: &SessionSummary,
+        work: WorkSessionId,
+    ) -> Result<bool, StoreError> {
+        let id = connection.session.id;
+        let newest = self.store.work_sessions_of(&[id], 1).await?;
+        let is_newest = newest.get(&id).is_some_and(|works| works.contains(&work));
+        Ok(connection.ended_at.is_none() && is_newest)
     }
 
     /// Returns the clients with this name or this identifier.

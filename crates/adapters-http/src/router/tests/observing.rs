@@ -244,6 +244,54 @@ async fn a_past_session_tells_what_its_newest_list_left_out() {
     let hidden = body["hidden_tools"].as_array().unwrap().iter();
     let hidden: Vec<&str> = hidden.map(|it| it["tool"].as_str().unwrap()).collect();
     assert_eq!(hidden, ["a/b c", "other"]);
+    // What the connection of its newest call says.
+    let described = &body["work_session"];
+    assert_eq!(described["state"], "past", "{body}");
+    assert_eq!(described["session"], session.id.to_string());
+    assert_eq!(described["client"], "editor");
+}
+
+#[tokio::test]
+async fn work_sessions_are_active_while_their_connection_works_on_them() {
+    let (server, session) = busy().await;
+    let work = WorkSession {
+        id: work(),
+        key: WorkSessionKey(session.client),
+        principal: session.principal.clone(),
+        client: session.client,
+        started_at: at(0),
+        last_active_at: at(0),
+    };
+    let resolved = server
+        .store
+        .resolve_work_session(&work, IdleGap::default())
+        .await;
+    resolved.unwrap();
+    let path = format!("/sessions/{}", work.id);
+    let (_, body) = server.get(&path).await;
+    assert_eq!(body["work_session"]["state"], "active", "{body}");
+    // The next call of the connection belongs to another one.
+    let [mut opened, _] = call(&session, 20, "read", ToolSource::Shown);
+    if let Record::CallOpened(call) = &mut opened {
+        call.work_session = Some(WorkSessionId::new(at(20), [9; 10]));
+    }
+    server.store.apply(&[opened]).await.unwrap();
+    let (_, body) = server.get(&path).await;
+    assert_eq!(body["work_session"]["state"], "past", "{body}");
+    let [mut opened, _] = call(&session, 21, "read", ToolSource::Shown);
+    if let Record::CallOpened(call) = &mut opened {
+        call.work_session = Some(work.id);
+    }
+    server.store.apply(&[opened]).await.unwrap();
+    let (_, body) = server.get(&path).await;
+    assert_eq!(body["work_session"]["state"], "active", "{body}");
+    let closed = Record::SessionClosed {
+        session: session.id,
+        ended_at: at(22),
+    };
+    server.store.apply(&[closed]).await.unwrap();
+    let (_, body) = server.get(&path).await;
+    assert_eq!(body["work_session"]["state"], "past", "{body}");
 }
 
 #[tokio::test]

@@ -491,7 +491,10 @@ fn figures(totals: &Totals) -> Vec<Row> {
             format!("Last 24 hours: {}", number_of(totals.sessions, "session")),
         ),
         Row::figure("Tools shown", &shown),
-        Row::figure("Tokens saved", &with_sign(totals.tokens_saved)),
+        Row::figure(
+            "Tokens saved",
+            &format!("{} (gross)", with_sign(totals.tokens_saved)),
+        ),
         Row::figure("First uses", &covered),
         Row::figure("Searches", &with_separators(totals.searches)),
         Row::figure("Calls", &calls),
