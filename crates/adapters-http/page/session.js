@@ -521,7 +521,7 @@ function overrideParts(view, model, live) {
   if (applying.length === 0) {
     return h("p", { class: "dim" }, "None. With the buttons in the table above, you can pin, exclude or forbid a tool.");
   }
-  const waiting = new Set(model.tools.filter((tool) => /_next$/.test(tool.shown_because))
+  const waiting = new Set(model.tools.filter((tool) => NEXT[tool.shown_because] && tool.shown_because !== "became_likely")
     .flatMap(({ name, upstream, tool }) => [name, tool, `${upstream}__${tool}`]));
   return decisionList(applying, {
     client,
