@@ -12,7 +12,7 @@ use riglm_domain::selection::economics::CostModel;
 use riglm_ports::analytics::StoreError;
 
 use super::current_filtering::CurrentFiltering;
-use super::list_accounts::{RecentSession, recent_sessions};
+use super::list_accounts::RecentSession;
 use super::queries::Queries;
 use super::report_cache::ReportCache;
 
@@ -86,7 +86,7 @@ async fn report_on_learning(
     prices: CostModel,
 ) -> Result<LearningReport, StoreError> {
     let since = queries.start_of_period(days);
-    let recent = recent_sessions(queries.lists(), since, MAX_SESSIONS, &prices).await?;
+    let recent = (queries.recent_sessions(since, MAX_SESSIONS, &prices)).await?;
     let mut total = ListSummary::default();
     let mut by_day: BTreeMap<Date, ListSummary> = BTreeMap::new();
     let mut calibration = Calibration::default();

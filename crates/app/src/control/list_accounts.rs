@@ -4,13 +4,14 @@
 //! opens a connection for each call continues with the same prompt. Other calls of such a
 //! connection are left out.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use jiff::Timestamp;
 use riglm_discovery::activity_units::{ActivityUnits, CONNECTIONS_PER_READ, MAX_ACTIVITY_ROWS};
 use riglm_domain::id::SessionId;
 use riglm_domain::selection::account::{Calibration, ListAccount, ListActivity, ListSummary};
 use riglm_domain::selection::economics::CostModel;
+use riglm_domain::usage::invocation::SessionKey;
 use riglm_ports::analytics::{ListRepository, StoreError};
 
 /// The account of a session with lists.
@@ -48,27 +49,40 @@ pub struct RecentLists {
 /// A work session with lists, or a connection without a work session.
 #[derive(Clone, Debug, PartialEq)]
 pub struct RecentSession {
+    /// The work session, or the connection.
+    pub key: SessionKey,
     /// The connection; for a work session, that of its newest call.
     pub connection: SessionId,
     /// The time of its first call or search; without both, of its first list.
     pub began_at: Timestamp,
+    /// The time of its newest call or search; without both, of its newest list.
+    pub last_active_at: Timestamp,
     /// The account of its lists.
     pub lists: SessionLists,
 }
 
 impl RecentSession {
     /// Returns `None` for a session without lists.
-    fn new(connection: SessionId, activity: &ListActivity, prices: &CostModel) -> Option<Self> {
+    fn new(
+        key: SessionKey,
+        connection: SessionId,
+        activity: &ListActivity,
+        prices: &CostModel,
+    ) -> Option<Self> {
         let lists = SessionLists::new(activity, prices)?;
         let calls = activity.calls.iter().map(|call| call.at);
         let searches = activity.searches.iter().map(|search| search.at);
         // The first list of a work session may be days older, if its connection got it before the
         // work session began.
-        let first_use = calls.chain(searches).min();
-        let first_list = || activity.lists.iter().map(|list| list.at).min();
+        let mut moments: BTreeSet<Timestamp> = calls.chain(searches).collect();
+        if moments.is_empty() {
+            moments.extend(activity.lists.iter().map(|list| list.at));
+        }
         Some(Self {
+            key,
             connection,
-            began_at: first_use.or_else(first_list)?,
+            began_at: *moments.first()?,
+            last_active_at: *moments.last()?,
             lists,
         })
     }
@@ -127,7 +141,7 @@ pub async fn recent_lists(
     };
     for RecentSession {
         connection, lists, ..
-    } in sessions_of(store, units, prices).await?
+    } in sessions_of(store, &units, prices).await?
     {
         let client = clients.get(&connection).map(String::as_str);
         (recent.summary).add(&lists.policy, client, &lists.account);
@@ -135,44 +149,26 @@ pub async fn recent_lists(
     Ok(recent)
 }
 
-/// Returns the sessions with lists that began at `since` or later: of the newest `limit` connections
-/// that were open then, and among their newest `limit` work sessions.
-///
-/// # Errors
-///
-/// Returns [`StoreError`] if the store fails.
-pub async fn recent_sessions(
-    store: &dyn ListRepository,
-    since: Timestamp,
-    limit: u32,
-    prices: &CostModel,
-) -> Result<RecentSessions, StoreError> {
-    let units = ActivityUnits::read(store, since, limit).await?;
-    Ok(RecentSessions {
-        n_connections: units.n_connections as u64,
-        is_cut: units.is_cut,
-        sessions: sessions_of(store, units, prices).await?,
-    })
-}
-
 /// Returns the sessions with lists among some units.
-async fn sessions_of(
+pub(super) async fn sessions_of(
     store: &dyn ListRepository,
-    units: ActivityUnits,
+    units: &ActivityUnits,
     prices: &CostModel,
 ) -> Result<Vec<RecentSession>, StoreError> {
     let mut sessions = Vec::new();
     for page in units.connections.chunks(CONNECTIONS_PER_READ) {
         let activities = store.list_activities(page, MAX_ACTIVITY_ROWS).await?;
         sessions.extend(activities.iter().filter_map(|(connection, activity)| {
-            RecentSession::new(*connection, activity, prices)
+            let key = SessionKey::Connection(*connection);
+            RecentSession::new(key, *connection, activity, prices)
         }));
     }
-    for (work_session, connection) in units.work_sessions {
+    for (work_session, connection) in &units.work_sessions {
         let activity = store
-            .list_activity_of(work_session, MAX_ACTIVITY_ROWS)
+            .list_activity_of(*work_session, MAX_ACTIVITY_ROWS)
             .await?;
-        sessions.extend(RecentSession::new(connection, &activity, prices));
+        let key = SessionKey::Work(*work_session);
+        sessions.extend(RecentSession::new(key, *connection, &activity, prices));
     }
     Ok(sessions)
 }

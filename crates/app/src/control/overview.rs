@@ -12,9 +12,8 @@ use riglm_domain::usage::session::SessionSummary;
 use riglm_ports::analytics::StoreError;
 use riglm_ports::clock::Clock;
 
-use super::account_cache::AccountCache;
 use super::current_filtering::CurrentFiltering;
-use super::list_accounts::{SessionLists, recent_sessions};
+use super::list_accounts::SessionLists;
 use super::queries::{ListedSession, Queries, SessionPage, UpstreamUsage, days_before};
 use super::report_cache::ReportCache;
 use crate::proxy::Proxy;
@@ -116,7 +115,6 @@ pub struct OverviewService {
     clock: Arc<dyn Clock>,
     started_at: Timestamp,
     periods: ReportCache<u32, PeriodReport>,
-    accounts: AccountCache,
 }
 
 impl OverviewService {
@@ -136,7 +134,6 @@ impl OverviewService {
             started_at: clock.now(),
             clock,
             periods: ReportCache::new(KEEP),
-            accounts: AccountCache::default(),
         }
     }
 
@@ -193,9 +190,7 @@ impl OverviewService {
     ) -> Result<AccountedPage, StoreError> {
         let sessions = page.sessions.iter().map(|session| &session.summary);
         let sessions: Vec<&SessionSummary> = sessions.collect();
-        let accounts = (self.accounts)
-            .of(queries.lists(), &sessions, prices, self.clock.now())
-            .await?;
+        let accounts = queries.accounts_of(&sessions, prices).await?;
         Ok(AccountedPage::new(page, accounts))
     }
 
@@ -225,7 +220,7 @@ async fn report_on_period(
     prices: CostModel,
 ) -> Result<PeriodReport, StoreError> {
     let since = queries.start_of_period(days);
-    let recent = recent_sessions(queries.lists(), since, MAX_SESSIONS, &prices).await?;
+    let recent = (queries.recent_sessions(since, MAX_SESSIONS, &prices)).await?;
     let mut sums = ListSummary::default();
     for session in &recent.sessions {
         let lists = &session.lists;

@@ -4,14 +4,16 @@ mod paths;
 mod timeline;
 mod tools;
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use jiff::{RoundMode, SignedDuration, Timestamp, TimestampRound, Unit};
+use riglm_discovery::activity_units::ActivityUnits;
 use riglm_domain::catalog::tool::ToolRef;
 use riglm_domain::id::{RecommendationId, SessionId, WorkSessionId};
 use riglm_domain::privacy::canonical::KeyedHash;
 use riglm_domain::recommendation::record::Recommendation;
+use riglm_domain::selection::economics::CostModel;
 use riglm_domain::usage::invocation::SessionKey;
 use riglm_domain::usage::session::SessionSummary;
 use riglm_domain::usage::work_session::WorkSession;
@@ -23,6 +25,8 @@ use riglm_ports::clock::Clock;
 use tokio::sync::Mutex;
 
 use self::tools::RecentUses;
+use super::account_cache::AccountCache;
+use super::list_accounts::{RecentSessions, SessionLists};
 use crate::proxy::Proxy;
 use crate::tracking::CachedTokenCounter;
 
@@ -61,6 +65,7 @@ pub struct Queries {
     counter: Option<Arc<CachedTokenCounter>>,
     /// The recent use of tools, for a short time.
     recent: Mutex<Option<RecentUses>>,
+    accounts: AccountCache,
 }
 
 /// Maximum number of calls of a session that a page counts and checks. A session with 100,000 calls
@@ -109,6 +114,7 @@ impl Queries {
             proxy: None,
             counter: None,
             recent: Mutex::default(),
+            accounts: AccountCache::default(),
         }
     }
 
@@ -148,10 +154,44 @@ impl Queries {
         &*self.store
     }
 
-    /// Returns the repository of the lists of sessions.
-    #[must_use]
-    pub fn lists(&self) -> &dyn ListRepository {
-        &*self.store
+    /// Returns the accounts of the sessions with lists at these prices. Those of ended sessions may be
+    /// some minutes old, and those of open ones some seconds if they have thousands of calls.
+    ///
+    /// # Errors
+    ///
+    /// Returns the error of the store.
+    pub async fn accounts_of(
+        &self,
+        sessions: &[&SessionSummary],
+        prices: &CostModel,
+    ) -> Result<BTreeMap<SessionId, SessionLists>, StoreError> {
+        let now = self.clock.now();
+        (self.accounts)
+            .of(&*self.store, sessions, prices, now)
+            .await
+    }
+
+    /// Returns the sessions with lists that began at `since` or later: of the newest `limit`
+    /// connections that were open then, and the newest `limit` work sessions. The accounts of work
+    /// sessions that nobody has used for an hour may be some minutes old.
+    ///
+    /// # Errors
+    ///
+    /// Returns the error of the store.
+    pub async fn recent_sessions(
+        &self,
+        since: Timestamp,
+        limit: u32,
+        prices: &CostModel,
+    ) -> Result<RecentSessions, StoreError> {
+        let units = ActivityUnits::read(&*self.store, since, limit).await?;
+        let now = self.clock.now();
+        let read = self.accounts.of_units(&*self.store, &units, prices, now);
+        Ok(RecentSessions {
+            sessions: read.await?,
+            n_connections: units.n_connections as u64,
+            is_cut: units.is_cut,
+        })
     }
 
     /// Returns the start of the period of this many days up to now: a full hour, because calls are

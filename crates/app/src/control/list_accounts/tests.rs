@@ -1,10 +1,13 @@
+use std::sync::Arc;
+
 use jiff::SignedDuration;
 use riglm_domain::id::WorkSessionId;
 use riglm_domain::usage::record::Record;
 use riglm_ports::analytics::RecordSink as _;
 use riglm_ports::contract::scene::{call, list_shown, moment, run, search, session};
-use riglm_ports::fake::MemoryStore;
+use riglm_ports::fake::{ManualClock, MemoryStore};
 
+use super::super::queries::Queries;
 use super::*;
 
 /// A connection that is shown a list, searches, and calls a hidden tool.
@@ -122,9 +125,18 @@ async fn connections_of_a_work_session_are_judged_together() {
     assert_eq!(newest.summary.by_policy.keys().collect::<Vec<_>>(), ["all"]);
 }
 
+/// Returns the sessions since a millisecond of the scene.
+async fn recent_sessions(store: &Arc<MemoryStore>, since: i64, limit: u32) -> RecentSessions {
+    let clock = Arc::new(ManualClock::at(moment(100)));
+    let queries = Queries::new(store.clone(), clock);
+    let prices = CostModel::default();
+    let recent = queries.recent_sessions(moment(since), limit, &prices).await;
+    recent.unwrap()
+}
+
 #[tokio::test]
 async fn work_sessions_of_an_older_connection_count_in_their_period() {
-    let store = MemoryStore::default();
+    let store = Arc::new(MemoryStore::default());
     let work_session = |n: u8| WorkSessionId::new(moment(n.into()), [n; 10]);
     let one = TestSession {
         work_session: Some(work_session(12)),
@@ -134,10 +146,9 @@ async fn work_sessions_of_an_older_connection_count_in_their_period() {
     let mut later = call(session(run(1), 10).id, 60);
     later.work_session = Some(work_session(60));
     store.apply(&[Record::CallOpened(later)]).await.unwrap();
-    let prices = CostModel::default();
     let began = async |since| {
-        let recent = recent_sessions(&store, moment(since), 9, &prices).await;
-        let sessions = recent.unwrap().sessions.into_iter();
+        let recent = recent_sessions(&store, since, 9).await;
+        let sessions = recent.sessions.into_iter();
         sessions.map(|one| one.began_at).collect::<Vec<_>>()
     };
     assert_eq!(began(0).await, [12, 60].map(moment));
@@ -147,19 +158,18 @@ async fn work_sessions_of_an_older_connection_count_in_their_period() {
 
 #[tokio::test]
 async fn recent_sessions_are_limited_and_say_so() {
-    let store = MemoryStore::default();
+    let store = Arc::new(MemoryStore::default());
     for n in [10, 20, 30] {
         use_tools(&store, &TestSession::new(n)).await;
     }
-    let prices = CostModel::default();
-    let recent = |limit| recent_sessions(&store, moment(0), limit, &prices);
-    let all = recent(3).await.unwrap();
+    let recent = |limit| recent_sessions(&store, 0, limit);
+    let all = recent(3).await;
     assert_eq!((all.n_connections, all.is_cut), (3, false));
     let mut began: Vec<Timestamp> = all.sessions.iter().map(|one| one.began_at).collect();
     began.sort();
     // The search is the first use.
     assert_eq!(began, [11, 21, 31].map(moment));
-    let newest = recent(2).await.unwrap();
+    let newest = recent(2).await;
     assert_eq!((newest.n_connections, newest.is_cut), (2, true));
     let connections: Vec<SessionId> = newest.sessions.iter().map(|one| one.connection).collect();
     assert_eq!(connections, [20, 30].map(|n| session(run(1), n).id));
@@ -167,7 +177,7 @@ async fn recent_sessions_are_limited_and_say_so() {
 
 #[tokio::test]
 async fn a_connection_with_many_work_sessions_does_not_exceed_the_limit() {
-    let store = MemoryStore::default();
+    let store = Arc::new(MemoryStore::default());
     let work_session = |n: u8| WorkSessionId::new(moment(n.into()), [n; 10]);
     use_tools(&store, &TestSession::new(10)).await;
     for n in [20, 30, 40] {
@@ -175,10 +185,7 @@ async fn a_connection_with_many_work_sessions_does_not_exceed_the_limit() {
         call.work_session = Some(work_session(n));
         store.apply(&[Record::CallOpened(call)]).await.unwrap();
     }
-    let prices = CostModel::default();
-    let recent = recent_sessions(&store, moment(0), 2, &prices)
-        .await
-        .unwrap();
+    let recent = recent_sessions(&store, 0, 2).await;
     assert_eq!((recent.n_connections, recent.is_cut), (1, true));
     let began = recent.sessions.iter().map(|one| one.began_at);
     assert_eq!(began.collect::<Vec<_>>(), [30, 40].map(moment));
