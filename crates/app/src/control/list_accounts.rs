@@ -4,7 +4,7 @@
 //! opens a connection for each call continues with the same prompt. Other calls of such a
 //! connection are left out.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 use jiff::Timestamp;
 use riglm_discovery::activity_units::{ActivityUnits, CONNECTIONS_PER_READ, MAX_ACTIVITY_ROWS};
@@ -72,17 +72,15 @@ impl RecentSession {
         let lists = SessionLists::new(activity, prices)?;
         let calls = activity.calls.iter().map(|call| call.at);
         let searches = activity.searches.iter().map(|search| search.at);
+        let uses = calls.chain(searches);
+        let shown = activity.lists.iter().map(|list| list.at);
         // The first list of a work session may be days older, if its connection got it before the
         // work session began.
-        let mut moments: BTreeSet<Timestamp> = calls.chain(searches).collect();
-        if moments.is_empty() {
-            moments.extend(activity.lists.iter().map(|list| list.at));
-        }
         Some(Self {
             key,
             connection,
-            began_at: *moments.first()?,
-            last_active_at: *moments.last()?,
+            began_at: uses.clone().min().or_else(|| shown.clone().min())?,
+            last_active_at: uses.max().or_else(|| shown.max())?,
             lists,
         })
     }
