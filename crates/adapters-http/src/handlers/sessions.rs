@@ -324,7 +324,7 @@ async fn detail(
                 None,
             )
         }
-        SessionView::Work(work) => (None, Some(WorkView::read(&queries, work).await?)),
+        SessionView::Work(work) => (None, Some(WorkView::read(queries, work).await?)),
     };
     Ok(Some(SessionDetail {
         session: connection,

@@ -168,14 +168,18 @@ impl AccountCache {
             }));
             false
         };
-        let mut missing = ActivityUnits::default();
-        missing.connections = (units.connections.iter().copied())
+        let connections = (units.connections.iter().copied())
             .filter(|id| is_missing(SessionKey::Connection(*id), *id))
             .collect();
-        missing.work_sessions = (units.work_sessions.iter())
-            .filter(|(work, connection)| is_missing(SessionKey::Work(**work), **connection))
+        let work_sessions = (units.work_sessions.iter())
             .map(|(work, connection)| (*work, *connection))
+            .filter(|(work, connection)| is_missing(SessionKey::Work(*work), *connection))
             .collect();
+        let missing = ActivityUnits {
+            connections,
+            work_sessions,
+            ..ActivityUnits::default()
+        };
         (sessions, missing)
     }
 }
