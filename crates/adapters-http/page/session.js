@@ -251,12 +251,28 @@ async function forecast(id) {
   }
 }
 
+/** Returns the identifiers of the session, of its work sessions, and of the connection of a work session. */
+function ownIds({ id, forecast: predicted, detail }) {
+  const { session, work_session: work } = detail ?? {};
+  return new Set([id, predicted?.session, session?.id, work?.session, ...(session?.work_sessions ?? [])].filter(Boolean));
+}
+
 function isOfSession(view, event) {
-  const own = new Set([view.id, view.forecast?.session, ...(view.detail?.session?.work_sessions ?? [])]);
+  const own = ownIds(view);
   return own.has(event.session) || own.has(event.work_session);
 }
 
 const keyOf = ({ upstream, tool }) => `${upstream}\n${tool}`;
+
+/** Whether the next list has a tool, by what the prediction says of it. */
+const IN_NEXT = { pinned_next: true, included_next: true, became_likely: true, excluded_next: false };
+
+/** Returns what the next list changes for a tool that the selected list has and the one of the client does not, or the reverse. */
+function sinceThen(tool, isListed) {
+  const isInNext = IN_NEXT[tool.shown_because] ?? tool.shown;
+  if (isInNext === isListed) return null;
+  return isInNext ? "joined_since" : "left_since";
+}
 
 /** Puts together what the answers say about each tool. */
 function modelOf({ detail, forecast: predicted }) {
@@ -272,16 +288,16 @@ function modelOf({ detail, forecast: predicted }) {
   }
   let tools;
   if (predicted) {
-    const listed = newest && new Set(newest.tools.map(keyOf));
+    // Several sessions may share their lists: riglm may have selected another one, which this client has not got.
+    const listed = newest && newest.epoch !== predicted.epoch ? new Set(newest.tools.map(keyOf)) : null;
     tools = predicted.tools.map((tool) => {
       const isListed = listed ? listed.has(keyOf(tool)) : tool.shown;
       return {
         ...tool,
         id: tool.name,
         isListed,
-        // Several sessions may share their lists: riglm has then selected another one, of which this client has not heard.
-        shown_because: isListed === tool.shown ? tool.shown_because : isListed ? "left_since" : "joined_since",
-        mode: predicted.mode,
+        shown_because: isListed === tool.shown ? tool.shown_because : sinceThen(tool, isListed),
+        mode: listed ? newest.mode : predicted.mode,
         calls: used.get(keyOf(tool))?.n ?? 0,
       };
     });
@@ -300,7 +316,8 @@ function modelOf({ detail, forecast: predicted }) {
 
 function headParts(view) {
   const record = recordOf(view);
-  const isOpen = record.state === "active";
+  // No call of a new work session is recorded yet.
+  const isOpen = record.state === null ? view.forecast !== null : record.state === "active";
   const client = record.client === null ? "" : ` of ${record.client || "a client without a name"}`;
   return [
     h("h1", { class: "cut", title: client ? clientName(record) : null }, `${view.detail.session ? "Session" : "Work session"}${client}`),
@@ -513,7 +530,7 @@ function clientOf(view) {
 
 function overrideParts(view, model, live) {
   const client = clientOf(view);
-  const own = new Set([view.id, view.forecast?.session, view.detail.session?.id, ...(view.detail.session?.work_sessions ?? [])]);
+  const own = ownIds(view);
   const applying = view.overrides.filter(({ scope }) => scope.kind === "global"
     || (scope.kind === "session" && own.has(scope.id))
     || (scope.kind === "client" && scope.id === client.id)

@@ -311,11 +311,11 @@ url = "https://search.example/mcp"`;
 function addServers() {
   const entries = h("code", null, SERVER_ENTRIES);
   return [
-    h("p", null, command("riglm import"), " takes over the servers of your MCP clients. Or write them into the configuration file, ",
-      h("code", null, "riglm.toml"), "; ", command("riglm init"), " writes one to begin with:"),
+    h("p", null, command("riglm import"), " takes over the servers of your MCP clients, and ", command("riglm init"), " writes a configuration file."),
+    h("p", null, "In the configuration file, ", h("code", null, "riglm.toml"), ", servers look like this:"),
     h("pre", { class: "scroll json-text", tabindex: "0", "aria-label": "Entries for servers" }, entries),
     h("div", { class: "row" }, copyButton(entries, "the entries for servers")),
-    h("p", { class: "dim small" }, "A proxy that follows its file uses them as soon as it is saved."),
+    h("p", { class: "dim small" }, "riglm uses them as soon as you save the file."),
   ];
 }
 

@@ -161,7 +161,7 @@ pub(crate) struct WorkView {
     /// connection.
     session: Option<String>,
     /// `active` if that connection is open, and its newest call is of this work session.
-    state: SessionState,
+    state: Option<SessionState>,
     /// Principal of the work session.
     principal: String,
     /// Name that the client declares.
@@ -182,8 +182,11 @@ impl WorkView {
     async fn read(queries: &Queries, work: &WorkSession) -> Result<Self, StoreError> {
         let newest = queries.newest_connection_of(work.id).await?;
         let state = match &newest {
-            Some(newest) if queries.is_working_on(newest, work.id).await? => SessionState::Active,
-            _ => SessionState::Past,
+            None => None,
+            Some(newest) if queries.is_working_on(newest, work.id).await? => {
+                Some(SessionState::Active)
+            }
+            Some(_) => Some(SessionState::Past),
         };
         let connection = newest.as_ref().map(|newest| &newest.session);
         let client = connection.map(|connection| &connection.client_info);

@@ -727,7 +727,7 @@ impl From<PastCallRow> for PastCall {
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use sqlx::{AssertSqlSafe, Row as _};
 
     use super::*;
@@ -735,7 +735,7 @@ mod tests {
     use crate::database::Database;
 
     /// Returns the steps by which an empty database would execute each statement.
-    async fn steps(statements: &[Statement]) -> Vec<Vec<String>> {
+    pub(in crate::repository) async fn steps(statements: &[Statement]) -> Vec<Vec<String>> {
         let dir = tempfile::tempdir().unwrap();
         let store = Store::sqlite(dir.path().join("riglm.db"), Durability::Process);
         let Database::Sqlite(database) = store.database().await.unwrap() else {

@@ -236,7 +236,7 @@ const CONNECTIONS: Statement = Statement {
         SELECT json_array(hex(session), min(started_at), max(started_at))
         FROM (SELECT id, session, started_at
             FROM invocations
-            WHERE work_session = unhex(?1 ->> 0, '-')
+            WHERE continues IS NULL AND work_session = unhex(?1 ->> 0, '-')
             ORDER BY id DESC
             LIMIT ?1 ->> 1)
         GROUP BY session
@@ -245,7 +245,7 @@ const CONNECTIONS: Statement = Statement {
         SELECT json_build_array(session, min(started_at), max(started_at))::text
         FROM (SELECT id, session, started_at
             FROM invocations
-            WHERE work_session = ($1::jsonb ->> 0)::uuid
+            WHERE continues IS NULL AND work_session = ($1::jsonb ->> 0)::uuid
             ORDER BY id DESC
             LIMIT ($1::jsonb ->> 1)::bigint) AS newest
         GROUP BY session
@@ -550,3 +550,22 @@ struct ListRow(
     Option<SizeChoice>,
     Option<ExpectedCoverage>,
 );
+
+#[cfg(test)]
+mod tests {
+    use super::super::invocation::tests::steps;
+    use super::*;
+
+    #[tokio::test]
+    async fn calls_of_work_sessions_are_found_by_their_index() {
+        for plan in steps(&[WORK_SESSIONS_SINCE, CONNECTIONS]).await {
+            let of_calls = plan.iter().filter(|step| step.contains(" invocations"));
+            let of_calls: Vec<&String> = of_calls.collect();
+            let has_index = |step: &&String| {
+                step.starts_with("SEARCH") && step.contains("invocations_by_work_session")
+            };
+            assert!(!of_calls.is_empty(), "{plan:?}");
+            assert!(of_calls.iter().all(has_index), "{plan:?}");
+        }
+    }
+}

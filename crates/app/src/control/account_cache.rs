@@ -38,6 +38,10 @@ const KEEP_ENDED: Duration = Duration::from_mins(10);
 /// cost at most a fiftieth of the time of one processor.
 const AGE_PER_READ: u32 = 49;
 
+/// The longest time for which the account of an open session is kept. The first report after the start
+/// may read thousands of accounts at once.
+const KEEP_OPEN: Duration = Duration::from_secs(10);
+
 /// The kept accounts.
 #[derive(Debug)]
 pub(super) struct AccountCache(Mutex<LruCache<SessionKey, KeptAccount>>);
@@ -76,8 +80,11 @@ impl AccountCache {
             connections: ends.keys().copied().collect(),
             ..ActivityUnits::default()
         };
-        let is_over = |session: &RecentSession| {
-            let ended_at = ends.get(&session.connection).copied().flatten();
+        let is_over = |key: SessionKey, _: Option<&RecentSession>| {
+            let SessionKey::Connection(id) = key else {
+                return false;
+            };
+            let ended_at = ends.get(&id).copied().flatten();
             ended_at.is_some_and(|at| is_settled(at, now))
         };
         let read = self.kept_or_read(store, &units, prices, is_over).await?;
@@ -98,9 +105,9 @@ impl AccountCache {
         prices: &CostModel,
         now: Timestamp,
     ) -> Result<Vec<RecentSession>, StoreError> {
-        let is_over = |session: &RecentSession| {
-            matches!(session.key, SessionKey::Work(_))
-                && now.duration_since(session.last_active_at) >= UNUSED_AFTER
+        let is_over = |key: SessionKey, session: Option<&RecentSession>| {
+            matches!(key, SessionKey::Work(_))
+                && session.is_some_and(|one| now.duration_since(one.last_active_at) >= UNUSED_AFTER)
         };
         self.kept_or_read(store, units, prices, is_over).await
     }
@@ -110,38 +117,32 @@ impl AccountCache {
         store: &dyn ListRepository,
         units: &ActivityUnits,
         prices: &CostModel,
-        is_over: impl Fn(&RecentSession) -> bool,
+        is_over: impl Fn(SessionKey, Option<&RecentSession>) -> bool,
     ) -> Result<Vec<RecentSession>, StoreError> {
         let (mut sessions, missing) = self.find_kept(units, prices);
         let began_at = Instant::now();
         let read = sessions_of(store, &missing, prices).await?;
         let read_at = Instant::now();
         let keep_open = time_to_keep(read_at.duration_since(began_at));
+        let read = read.into_iter().map(|one| (one.key, one));
+        let mut read: BTreeMap<SessionKey, RecentSession> = read.collect();
+        let connections = missing.connections.into_iter().map(SessionKey::Connection);
+        let work_sessions = missing.work_sessions.into_keys().map(SessionKey::Work);
         let mut all = self.0.lock();
-        // Those without lists are kept, too.
-        let asked = missing.connections.into_iter().map(SessionKey::Connection);
-        let works = missing.work_sessions.into_keys().map(SessionKey::Work);
-        for key in asked.chain(works) {
-            let account = KeptAccount {
-                prices: *prices,
-                session: None,
-                valid_until: read_at + keep_open,
-            };
-            all.put(key, account);
-        }
-        for session in read {
-            let keep = if is_over(&session) {
+        for key in connections.chain(work_sessions) {
+            let session = read.remove(&key);
+            let keep = if is_over(key, session.as_ref()) {
                 KEEP_ENDED
             } else {
                 keep_open
             };
             let account = KeptAccount {
                 prices: *prices,
-                session: Some(session.clone()),
+                session: session.clone(),
                 valid_until: read_at + keep,
             };
-            all.put(session.key, account);
-            sessions.push(session);
+            all.put(key, account);
+            sessions.extend(session);
         }
         Ok(sessions)
     }
@@ -191,7 +192,7 @@ fn is_settled(ended_at: Timestamp, now: Timestamp) -> bool {
 
 /// Returns the time for which accounts of open sessions are kept that were read within `reading`.
 fn time_to_keep(reading: Duration) -> Duration {
-    reading.saturating_mul(AGE_PER_READ)
+    reading.saturating_mul(AGE_PER_READ).min(KEEP_OPEN)
 }
 
 #[cfg(test)]
@@ -219,6 +220,7 @@ mod tests {
         let keep = |millis| time_to_keep(Duration::from_millis(millis));
         assert_eq!(keep(0), Duration::ZERO);
         assert_eq!(keep(20), Duration::from_millis(980));
+        assert_eq!(keep(2_000), KEEP_OPEN);
         let now = Timestamp::constant(1_800_000_000, 0);
         // Its last records may still be on their way.
         assert!(!is_settled(now - SignedDuration::from_secs(1), now));

@@ -44,6 +44,8 @@ pub struct RecentLists {
     pub summary: ListSummary,
     /// The number of connections in the period, with or without recorded lists.
     pub n_connections: u64,
+    /// Whether older connections or work sessions of the period were left out.
+    pub is_cut: bool,
 }
 
 /// A work session with lists, or a connection without a work session.
@@ -107,15 +109,12 @@ pub async fn accounts_of(
     sessions: &[SessionId],
     prices: &CostModel,
 ) -> Result<BTreeMap<SessionId, SessionLists>, StoreError> {
-    let mut accounts = BTreeMap::new();
-    for page in sessions.chunks(CONNECTIONS_PER_READ) {
-        let activities = store.list_activities(page, MAX_ACTIVITY_ROWS).await?;
-        accounts.extend(activities.into_iter().filter_map(|(session, activity)| {
-            let lists = SessionLists::new(&activity, prices)?;
-            Some((session, lists))
-        }));
-    }
-    Ok(accounts)
+    let units = ActivityUnits {
+        connections: sessions.to_vec(),
+        ..ActivityUnits::default()
+    };
+    let read = sessions_of(store, &units, prices).await?.into_iter();
+    Ok(read.map(|one| (one.connection, one.lists)).collect())
 }
 
 /// Returns the costs and savings since `since`, of the newest `limit` connections that were open then:
@@ -135,6 +134,7 @@ pub async fn recent_lists(
     let units = ActivityUnits::read(store, since, limit).await?;
     let mut recent = RecentLists {
         n_connections: units.n_connections as u64,
+        is_cut: units.is_cut,
         ..RecentLists::default()
     };
     for RecentSession {

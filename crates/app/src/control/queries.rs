@@ -319,10 +319,12 @@ impl Queries {
         connection: &SessionSummary,
         work: WorkSessionId,
     ) -> Result<bool, StoreError> {
+        if connection.ended_at.is_some() {
+            return Ok(false);
+        }
         let id = connection.session.id;
         let newest = self.store.work_sessions_of(&[id], 1).await?;
-        let is_newest = newest.get(&id).is_some_and(|works| works.contains(&work));
-        Ok(connection.ended_at.is_none() && is_newest)
+        Ok(newest.get(&id).is_some_and(|works| works.contains(&work)))
     }
 
     /// Returns the clients with this name or this identifier.

@@ -359,7 +359,7 @@ impl Proxy {
         let limits = self.shared.limits();
         let mut sessions = self.sessions.lock();
         // Checked under the lock. A session that is admitted before `is_stopping` is set is found
-        // by `shutdown`, which drains the map.
+        // by `shutdown`, which waits for all that are in the map.
         if self.shared.is_stopping.load(Ordering::Acquire) {
             return Err(stopping());
         }

@@ -37,7 +37,9 @@ pub(super) async fn run(config: &Config, arguments: &ListsArgs) -> anyhow::Resul
         .map(|summary| (summary.session.id, summary.session.client_info.name))
         .collect();
     let recent = recent_lists(&store, since, arguments.limit, &prices, &clients).await?;
-    note_limit(recent.n_connections, arguments.limit);
+    if recent.is_cut {
+        note_limit(arguments.limit);
+    }
     if recent.summary.all.sessions == 0 {
         note(&no_lists_reason(config, &recent, arguments));
     }
@@ -62,13 +64,11 @@ pub(super) fn empty(config: &Config, arguments: &ListsArgs) -> Value {
     }
 }
 
-/// Prints a note if the limit may have left out sessions.
-pub(super) fn note_limit(n_sessions: u64, limit: u32) {
-    if n_sessions >= u64::from(limit) {
-        note(&format!(
-            "only the newest {n_sessions} sessions are included; there may be more, see --limit"
-        ));
-    }
+/// Prints a note that the limit has left out sessions.
+pub(super) fn note_limit(limit: u32) {
+    note(&format!(
+        "only the newest {limit} connections and work sessions are included; there are more, see --limit"
+    ));
 }
 
 /// Returns the time this many days ago.

@@ -39,7 +39,7 @@ pub enum ClusterBy {
 pub struct StoredOptions<'a> {
     /// The earliest start of a connection.
     pub since: Timestamp,
-    /// The maximum number of connections, the newest first.
+    /// The maximum number of connections, and of work sessions, the newest first.
     pub limit: u32,
     /// The present time. Sessions with later activity than an hour before it are not over.
     pub now: Timestamp,
@@ -74,6 +74,8 @@ pub struct StoredChoices {
     pub choices: Vec<LoggedChoice>,
     /// The number of connections that were read.
     pub n_connections: usize,
+    /// Whether older connections or work sessions were left out.
+    pub is_cut: bool,
     /// Sessions whose list size was not explored.
     pub n_unexplored: usize,
     /// Sessions that are not over yet.
@@ -163,6 +165,7 @@ pub async fn stored_choices(
     let units = ActivityUnits::read(store, options.since, options.limit).await?;
     let mut read = StoredChoices {
         n_connections: units.n_connections,
+        is_cut: units.is_cut,
         ..StoredChoices::default()
     };
     let owner = |connection: &SessionId| owners.get(connection).cloned().unwrap_or_default();

@@ -267,6 +267,18 @@ async fn work_sessions_are_active_while_their_connection_works_on_them() {
         .resolve_work_session(&work, IdleGap::default())
         .await;
     resolved.unwrap();
+    let idle = WorkSession {
+        id: WorkSessionId::new(at(1), [7; 10]),
+        key: WorkSessionKey(KeyedHasher::new(&[1; 32]).hash_text("idle")),
+        ..work.clone()
+    };
+    let resolved = server
+        .store
+        .resolve_work_session(&idle, IdleGap::default())
+        .await;
+    assert_eq!(resolved.unwrap().id, idle.id);
+    let (_, body) = server.get(&format!("/sessions/{}", idle.id)).await;
+    assert_eq!(body["work_session"]["state"], Value::Null, "{body}");
     let path = format!("/sessions/{}", work.id);
     let (_, body) = server.get(&path).await;
     assert_eq!(body["work_session"]["state"], "active", "{body}");

@@ -107,7 +107,9 @@ async fn of_store(config: &Config, arguments: &EvalPoliciesArgs) -> anyhow::Resu
         },
     };
     let stored = stored_choices(&store, &owners, &options).await?;
-    note_limit(stored.n_connections as u64, arguments.limit);
+    if stored.is_cut {
+        note_limit(arguments.limit);
+    }
     for text in [left_out(&stored), unusual(&stored)].into_iter().flatten() {
         note(&text);
     }
