@@ -65,6 +65,7 @@ pub struct Queries {
     counter: Option<Arc<CachedTokenCounter>>,
     /// The recent use of tools, for a short time.
     recent: Mutex<Option<RecentUses>>,
+    /// The accounts of sessions and work sessions, which all reports share.
     accounts: AccountCache,
 }
 
