@@ -13,7 +13,7 @@ fn crates() -> PathBuf {
 /// Returns the texts of all sources in a folder, with their paths.
 fn sources(folder: &Path) -> Vec<(PathBuf, String)> {
     let mut paths = Vec::new();
-    super::tidy::collect(folder, &mut paths);
+    super::sources::collect(folder, &mut paths);
     assert!(!paths.is_empty(), "no sources in {}", folder.display());
     let read = |path: PathBuf| {
         let text = fs::read_to_string(&path).unwrap();

@@ -1,10 +1,15 @@
 //! The dependency arrows between the crates, foreign crates in their places, the contract suites of
-//! the ports, and the tidiness of the sources.
+//! the ports, the structure of the modules, and the tidiness of the sources.
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
+mod ceilings;
+mod code_text;
 mod contracts;
+mod module_graph;
 mod public_api;
+mod sources;
+mod structure;
 mod tidy;
 
 use std::process::Command;
