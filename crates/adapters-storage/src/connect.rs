@@ -164,7 +164,6 @@ fn store(storage: &StorageConfig, data_dir: &Path, durability: Durability) -> St
     }
 }
 
-/// Returns the path of the SQLite file.
 pub(crate) fn sqlite_path(storage: &StorageConfig, data_dir: &Path) -> PathBuf {
     let path = storage.sqlite.path.clone();
     path.unwrap_or_else(|| data_dir.join("riglm.db"))

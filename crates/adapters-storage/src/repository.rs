@@ -18,6 +18,7 @@ pub(crate) mod recommendation;
 mod returned_row;
 mod scored_tools;
 pub(crate) mod search;
+mod server_memory;
 pub(crate) mod session;
 mod tool_approval;
 pub(crate) mod tool_definition;

@@ -18,8 +18,8 @@ use riglm_domain::id::SessionId;
 use riglm_domain::selection::shown::SelectionMode;
 use riglm_ports::analytics::{
     DiscoveryRepository as _, InvocationFilter, InvocationRepository as _,
-    ListEpochRepository as _, ListRepository as _, Maintenance as _, SessionRepository as _,
-    StoreError, UsageRepository as _,
+    ListEpochRepository as _, ListRepository as _, Maintenance as _, ServerMemoryRepository as _,
+    SessionRepository as _, StoreError, UsageRepository as _,
 };
 use sqlx::migrate::Migrator;
 use sqlx::{AssertSqlSafe, Connection as _, Executor as _};
@@ -139,6 +139,8 @@ async fn assert_up_to_date(store: &Store) {
     let calls = store.invocations(&all, 1).await.unwrap();
     let end = calls[0].end.as_ref().unwrap();
     assert!(end.duration_us > 0 && end.wait_us == 0, "{end:?}");
+    let up = [calls[0].invocation.upstream.clone()];
+    assert_eq!(store.recall_servers(&up).await.unwrap(), []);
     assert_eq!(store.check().await.unwrap(), []);
 }
 

@@ -7,7 +7,8 @@
 //! use, tool definitions, lists, and the discovery of tools.
 //!
 //! Traits that only read are wide. Traits that write are narrow, so that a user can change only what
-//! it must: an override, an approval, weights, an epoch, a snapshot, a vector, a work session.
+//! it must: an override, an approval, weights, an epoch, a snapshot, a vector, a work session, the
+//! memories of a server.
 //!
 //! All times are stored with a precision of microseconds. Numbers that do not fit a signed 64-bit
 //! integer are stored as its largest value. Any text is stored unchanged. Texts are ordered by
@@ -25,6 +26,7 @@ mod learned_state;
 mod list;
 mod list_epoch;
 mod maintenance;
+mod server_memory;
 mod session;
 mod tool_approval;
 mod tool_definition;
@@ -47,6 +49,7 @@ pub use list_epoch::ListEpochRepository;
 pub use maintenance::{
     IntegrityProblem, Maintenance, MaintenanceGuard, MaintenanceTask, PurgeReport, RebuildReport,
 };
+pub use server_memory::{ServerMemory, ServerMemoryRepository};
 pub use session::{SessionFilter, SessionRepository};
 pub use tool_approval::ToolApprovalRepository;
 pub use tool_definition::ToolDefinitionRepository;

@@ -82,6 +82,7 @@ pub mod records;
 pub mod reranker;
 pub mod scene;
 pub mod searches;
+pub mod server_memories;
 pub mod sessions;
 pub mod snapshots;
 pub mod token_counter;
@@ -98,8 +99,9 @@ use std::time::Duration;
 use crate::analytics::{
     AuditTrail, ChangeFeed, ClientData, DiscoveryRepository, EmbeddingRepository,
     ExperimentRepository, InvocationRepository, ListEpochRepository, ListRepository, Maintenance,
-    OverrideRepository, RecordSink, SessionRepository, SnapshotRepository, ToolApprovalRepository,
-    ToolDefinitionRepository, UsageRepository, WeightRepository, WorkSessionRepository,
+    OverrideRepository, RecordSink, ServerMemoryRepository, SessionRepository, SnapshotRepository,
+    ToolApprovalRepository, ToolDefinitionRepository, UsageRepository, WeightRepository,
+    WorkSessionRepository,
 };
 
 /// The deadline of everything that a clause waits for.
@@ -166,6 +168,7 @@ all_of! {
         + DiscoveryRepository
         + OverrideRepository
         + ToolApprovalRepository
+        + ServerMemoryRepository
         + AuditTrail
         + EmbeddingRepository
         + ExperimentRepository
@@ -339,6 +342,13 @@ macro_rules! usage_store_contract {
                     approvals_of_an_upstream_are_its_own,
                     every_decided_approval_has_its_entry,
                 ]
+                server_memories: [
+                    a_memory_is_read_as_it_was_learned,
+                    a_later_memory_replaces_the_earlier_one,
+                    memories_are_those_of_the_named_upstreams,
+                    the_newest_memories_of_an_upstream_are_kept,
+                    a_memory_that_is_too_large_is_forgotten,
+                ]
                 audit: [
                     an_entry_is_read_as_it_was_added,
                     an_entry_is_never_changed,
@@ -453,6 +463,7 @@ macro_rules! usage_store_contract {
                     one_adds_a_version_of_weights_at_once,
                     one_saves_a_version_of_a_snapshot_at_once,
                     one_of_several_overrides_at_once_is_left,
+                    one_of_several_memories_at_once_stays,
                     one_of_several_gets_a_task,
                     records_applied_during_a_purge_are_all_stored,
                 ]

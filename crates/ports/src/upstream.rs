@@ -43,6 +43,7 @@
 use std::fmt;
 use std::pin::Pin;
 use std::sync::Arc;
+use std::time::Duration;
 
 use async_trait::async_trait;
 use riglm_domain::id::UpstreamName;
@@ -248,6 +249,12 @@ pub trait UpstreamConnector: Send + Sync + fmt::Debug {
         principal: &Principal,
         events: Arc<dyn UpstreamEvents>,
     ) -> Result<Arc<dyn UpstreamLink>, UpstreamError>;
+
+    /// Returns whether the server is known to speak a stateless revision of MCP. False if nothing
+    /// is known yet.
+    fn speaks_modern(&self) -> bool {
+        false
+    }
 }
 
 /// A future that must be polled to completion.
@@ -320,6 +327,13 @@ pub trait UpstreamLink: Send + Sync + fmt::Debug {
     /// idle.
     fn is_needed(&self) -> bool {
         false
+    }
+
+    /// Returns the time that the server still has for its first answer, zero if that time is over.
+    /// `None` once it has answered anything, and for a transport that starts nothing. A limit on an
+    /// answer does not count while the server is still starting.
+    fn time_to_start(&self) -> Option<Duration> {
+        None
     }
 
     /// Closes the connection: the session on the server, or the process with all its children.

@@ -62,7 +62,6 @@ const NIL: &str = "00000000-0000-0000-0000-000000000000";
 #[derive(Debug, Default)]
 pub(crate) struct DerivedCounts {
     pub(crate) change: UsageChange,
-    /// The names of the counted tools.
     pub(crate) names: BTreeMap<ToolKey, ToolRef>,
     /// First uses that follow from calls and are missing in the tools of their session.
     pub(crate) missing_session_tools: Vec<(SessionId, Principal, SessionTool)>,

@@ -100,7 +100,6 @@ const SESSION_TOOLS: Statement = Statement {
         GROUP BY session",
 };
 
-/// A call that has a row.
 #[derive(Debug)]
 pub(crate) struct ExistingCall {
     pub(crate) principal: Principal,
@@ -116,50 +115,41 @@ pub(crate) async fn known_calls(
     ids: &[InvocationId],
 ) -> Result<HashMap<InvocationId, ExistingCall>, StoreError> {
     #[derive(Deserialize)]
-    struct ExistingCallRow(
-        InvocationId,
-        Principal,
-        UpstreamName,
-        ToolName,
-        u64,
-        Micros,
-        Option<Outcome>,
-        Option<u64>,
-        u8,
-    );
+    struct ExistingCallRow {
+        id: InvocationId,
+        principal: Principal,
+        upstream: UpstreamName,
+        tool: ToolName,
+        sequence: u64,
+        started_at: Micros,
+        outcome: Option<Outcome>,
+        duration_us: Option<u64>,
+        continues: u8,
+    }
     if ids.is_empty() {
         return Ok(HashMap::new());
     }
     let rows: Vec<ExistingCallRow> = transaction.rows(&KNOWN_CALLS, &ids).await?;
-    let calls = rows.into_iter().map(
-        |ExistingCallRow(
-            id,
-            principal,
-            upstream,
+    let calls = rows.into_iter().map(|row| {
+        let tool = ToolRef {
+            upstream: row.upstream,
+            tool: row.tool,
+        };
+        let counted = (row.continues == 0).then(|| CountedCall {
+            tool: tool.key(),
+            sequence: row.sequence,
+            started_at: row.started_at.0,
+            outcome: row.outcome,
+            duration_us: row.duration_us.unwrap_or(0),
+        });
+        let call = ExistingCall {
+            principal: row.principal,
             tool,
-            sequence,
-            started_at,
-            outcome,
-            duration,
-            continues,
-        )| {
-            let tool = ToolRef { upstream, tool };
-            let counted = (continues == 0).then(|| CountedCall {
-                tool: tool.key(),
-                sequence,
-                started_at: started_at.0,
-                outcome,
-                duration_us: duration.unwrap_or(0),
-            });
-            let call = ExistingCall {
-                principal,
-                tool,
-                outcome,
-                counted,
-            };
-            (id, call)
-        },
-    );
+            outcome: row.outcome,
+            counted,
+        };
+        (row.id, call)
+    });
     Ok(calls.collect())
 }
 

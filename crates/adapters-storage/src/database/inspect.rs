@@ -13,7 +13,6 @@ use crate::error::{open_error, open_file_error};
 pub(super) const COUNT: &str =
     "SELECT (SELECT count(*) FROM sessions), (SELECT count(*) FROM invocations)";
 
-/// The contents of a database.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct DatabaseContents {
     /// The version of the schema; 0 without one.

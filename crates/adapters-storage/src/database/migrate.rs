@@ -27,7 +27,6 @@ pub(crate) fn newest_schema_version() -> i64 {
     newest_of(&SQLITE)
 }
 
-/// Returns the version of the newest migration.
 pub(super) fn newest_of(migrations: &Migrator) -> i64 {
     migrations
         .iter()

@@ -32,7 +32,8 @@ macro_rules! migrations {
             "0008_call_wait",
             "0009_exploration",
             "0010_principals",
-            "0011_expected_coverage"
+            "0011_expected_coverage",
+            "0012_server_memories"
         )
     };
 }

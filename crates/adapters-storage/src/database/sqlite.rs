@@ -38,7 +38,6 @@ const ACQUIRE_TIMEOUT: Duration = Duration::from_secs(5);
 // The maximum number of concurrent readers.
 const MAX_READERS: u32 = 4;
 
-/// The depth of an integrity check.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum CheckDepth {
     /// Each page separately.

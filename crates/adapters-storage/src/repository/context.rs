@@ -140,36 +140,34 @@ pub(super) async fn contexts_with(
 }
 
 #[derive(Deserialize)]
-pub(crate) struct ContextRow(
-    ContextId,
-    SessionId,
-    Principal,
-    ContextSource,
-    Micros,
-    KeyedHash,
-    Option<String>,
-    Option<String>,
-    Option<Hex>,
-);
+pub(crate) struct ContextRow {
+    id: ContextId,
+    session: SessionId,
+    principal: Principal,
+    source: ContextSource,
+    given_at: Micros,
+    text_hash: KeyedHash,
+    text: Option<String>,
+    model: Option<String>,
+    vector: Option<Hex>,
+}
 
 impl TryFrom<ContextRow> for Context {
     type Error = StoreError;
 
     fn try_from(row: ContextRow) -> Result<Self, StoreError> {
-        let ContextRow(id, session, principal, source, given_at, text_hash, text, model, vector) =
-            row;
-        let embedding = match (model, vector) {
+        let embedding = match (row.model, row.vector) {
             (Some(model), Some(vector)) => Some(embedding(&model, &vector)?),
             _ => None,
         };
         Ok(Self {
-            id,
-            session,
-            principal,
-            source,
-            given_at: given_at.0,
-            text_hash,
-            text,
+            id: row.id,
+            session: row.session,
+            principal: row.principal,
+            source: row.source,
+            given_at: row.given_at.0,
+            text_hash: row.text_hash,
+            text: row.text,
             embedding,
         })
     }

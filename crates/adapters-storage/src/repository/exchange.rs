@@ -85,41 +85,30 @@ pub(super) async fn exchanges(
 }
 
 #[derive(Deserialize)]
-pub(crate) struct ExchangeRow(
-    ExchangeId,
-    SessionId,
-    Principal,
-    UpstreamName,
-    String,
-    Option<String>,
-    Micros,
-    u64,
-    Outcome,
-);
+pub(crate) struct ExchangeRow {
+    id: ExchangeId,
+    session: SessionId,
+    principal: Principal,
+    upstream: UpstreamName,
+    method: String,
+    target: Option<String>,
+    started_at: Micros,
+    duration_us: u64,
+    outcome: Outcome,
+}
 
 impl From<ExchangeRow> for Exchange {
     fn from(row: ExchangeRow) -> Self {
-        let ExchangeRow(
-            id,
-            session,
-            principal,
-            upstream,
-            method,
-            target,
-            started_at,
-            duration_us,
-            outcome,
-        ) = row;
         Self {
-            id,
-            session,
-            principal,
-            upstream,
-            method,
-            target,
-            started_at: started_at.0,
-            duration_us,
-            outcome,
+            id: row.id,
+            session: row.session,
+            principal: row.principal,
+            upstream: row.upstream,
+            method: row.method,
+            target: row.target,
+            started_at: row.started_at.0,
+            duration_us: row.duration_us,
+            outcome: row.outcome,
         }
     }
 }

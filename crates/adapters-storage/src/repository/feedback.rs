@@ -132,49 +132,38 @@ pub(super) async fn feedback(
 }
 
 #[derive(Deserialize)]
-pub(crate) struct FeedbackRow(
-    FeedbackId,
-    Principal,
-    Option<SessionId>,
-    UpstreamName,
-    ToolName,
-    Verdict,
-    Option<Rating>,
-    Option<RecommendationId>,
-    Option<InvocationId>,
-    Micros,
-    Option<WorkSessionId>,
-    Option<Comment>,
-);
+pub(crate) struct FeedbackRow {
+    id: FeedbackId,
+    principal: Principal,
+    session: Option<SessionId>,
+    upstream: UpstreamName,
+    tool: ToolName,
+    verdict: Verdict,
+    rating: Option<Rating>,
+    recommendation: Option<RecommendationId>,
+    invocation: Option<InvocationId>,
+    given_at: Micros,
+    work_session: Option<WorkSessionId>,
+    comment: Option<Comment>,
+}
 
 impl From<FeedbackRow> for Feedback {
     fn from(row: FeedbackRow) -> Self {
-        let FeedbackRow(
-            id,
-            principal,
-            session,
-            upstream,
-            tool,
-            verdict,
-            rating,
-            recommendation,
-            invocation,
-            given_at,
-            work_session,
-            comment,
-        ) = row;
         Self {
-            id,
-            principal,
-            session,
-            work_session,
-            tool: ToolRef { upstream, tool },
-            verdict,
-            rating,
-            comment,
-            recommendation,
-            invocation,
-            given_at: given_at.0,
+            id: row.id,
+            principal: row.principal,
+            session: row.session,
+            work_session: row.work_session,
+            tool: ToolRef {
+                upstream: row.upstream,
+                tool: row.tool,
+            },
+            verdict: row.verdict,
+            rating: row.rating,
+            comment: row.comment,
+            recommendation: row.recommendation,
+            invocation: row.invocation,
+            given_at: row.given_at.0,
         }
     }
 }

@@ -692,36 +692,34 @@ impl From<InvocationRow> for InvocationSummary {
 
 /// The columns of a past call in the order of the statement.
 #[derive(Deserialize)]
-struct PastCallRow(
-    InvocationId,
-    SessionId,
-    Option<WorkSessionId>,
-    Principal,
-    Option<String>,
-    UpstreamName,
-    ToolName,
-    Micros,
-    Option<InvocationId>,
-    Option<ContextId>,
-    Option<Outcome>,
-);
+struct PastCallRow {
+    id: InvocationId,
+    session: SessionId,
+    work_session: Option<WorkSessionId>,
+    principal: Principal,
+    client: Option<String>,
+    upstream: UpstreamName,
+    tool: ToolName,
+    started_at: Micros,
+    continues: Option<InvocationId>,
+    context: Option<ContextId>,
+    outcome: Option<Outcome>,
+}
 
 impl From<PastCallRow> for PastCall {
     fn from(row: PastCallRow) -> Self {
-        let PastCallRow(id, session, work_session, principal, client, ..) = row;
-        let PastCallRow(.., upstream, tool, started_at, continues, context, outcome) = row;
         Self {
-            id,
-            session,
-            work_session,
-            principal,
-            client,
-            upstream,
-            tool,
-            started_at: started_at.0,
-            continues,
-            context,
-            outcome,
+            id: row.id,
+            session: row.session,
+            work_session: row.work_session,
+            principal: row.principal,
+            client: row.client,
+            upstream: row.upstream,
+            tool: row.tool,
+            started_at: row.started_at.0,
+            continues: row.continues,
+            context: row.context,
+            outcome: row.outcome,
         }
     }
 }

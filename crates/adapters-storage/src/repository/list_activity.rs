@@ -354,34 +354,22 @@ impl ActivityStatements {
         let calls: Vec<CallRow> = database.rows(&self.calls, parameter).await?;
         let searches: Vec<SearchRow> = database.rows(&self.searches, parameter).await?;
         let lists: Vec<ListRow> = database.rows(&self.lists, parameter).await?;
-        let sets: BTreeSet<&String> = lists.iter().map(|ListRow(_, _, _, set, ..)| set).collect();
+        let sets: BTreeSet<&String> = lists.iter().map(|row| &row.set).collect();
         let sets = tool_set::read(database, &sets).await?;
         let lists = lists.into_iter().filter_map(|row| {
-            let ListRow(
-                session,
-                at,
-                policy,
-                set,
-                n_available,
-                shown,
-                available,
-                mode,
-                size_choice,
-                expected_coverage,
-            ) = row;
-            let tokens = shown.zip(available);
+            let tokens = row.shown.zip(row.available);
             let list = SeenList {
-                at: at.0,
-                policy,
+                at: row.at.0,
+                policy: row.policy,
                 // A set can be missing only in a damaged database.
-                tools: sets.get(&set)?.clone(),
-                n_available,
+                tools: sets.get(&row.set)?.clone(),
+                n_available: row.n_available,
                 tokens: tokens.map(|(shown, available)| ListTokens { shown, available }),
-                mode,
-                size_choice,
-                expected_coverage,
+                mode: row.mode,
+                size_choice: row.size_choice,
+                expected_coverage: row.expected_coverage,
             };
-            Some((session, list))
+            Some((row.session, list))
         });
         Ok(ActivityRows {
             lists: lists.collect(),
@@ -538,18 +526,18 @@ impl SearchRow {
 }
 
 #[derive(Deserialize)]
-struct ListRow(
-    SessionId,
-    Micros,
-    String,
-    String,
-    u64,
-    Option<u64>,
-    Option<u64>,
-    Option<SelectionMode>,
-    Option<SizeChoice>,
-    Option<ExpectedCoverage>,
-);
+struct ListRow {
+    session: SessionId,
+    at: Micros,
+    policy: String,
+    set: String,
+    n_available: u64,
+    shown: Option<u64>,
+    available: Option<u64>,
+    mode: Option<SelectionMode>,
+    size_choice: Option<SizeChoice>,
+    expected_coverage: Option<ExpectedCoverage>,
+}
 
 #[cfg(test)]
 mod tests {

@@ -117,47 +117,34 @@ pub(super) async fn recommendations(
 }
 
 #[derive(Deserialize)]
-pub(crate) struct RecommendationRow(
-    RecommendationId,
-    Option<SessionId>,
-    Principal,
-    Micros,
-    KeyedHash,
-    Option<String>,
-    Option<u64>,
-    Option<String>,
-    Option<String>,
-    RecommendedTools,
-    Option<WorkSessionId>,
-);
+pub(crate) struct RecommendationRow {
+    id: RecommendationId,
+    session: Option<SessionId>,
+    principal: Principal,
+    shown_at: Micros,
+    intent_hash: KeyedHash,
+    intent: Option<String>,
+    weights: Option<u64>,
+    experiment: Option<String>,
+    arm: Option<String>,
+    tools: RecommendedTools,
+    work_session: Option<WorkSessionId>,
+}
 
 impl From<RecommendationRow> for Recommendation {
     fn from(row: RecommendationRow) -> Self {
-        let RecommendationRow(
-            id,
-            session,
-            principal,
-            shown_at,
-            intent_hash,
-            intent,
-            weights,
-            experiment,
-            arm,
-            tools,
-            work_session,
-        ) = row;
         Self {
-            id,
-            session,
-            work_session,
-            principal,
-            shown_at: shown_at.0,
-            intent_hash,
-            intent,
-            weights,
-            experiment: (experiment.zip(arm))
+            id: row.id,
+            session: row.session,
+            work_session: row.work_session,
+            principal: row.principal,
+            shown_at: row.shown_at.0,
+            intent_hash: row.intent_hash,
+            intent: row.intent,
+            weights: row.weights,
+            experiment: (row.experiment.zip(row.arm))
                 .map(|(experiment, arm)| ExperimentArm { experiment, arm }),
-            tools: tools.into(),
+            tools: row.tools.into(),
         }
     }
 }

@@ -103,41 +103,30 @@ pub(super) async fn searches(
 }
 
 #[derive(Deserialize)]
-pub(crate) struct SearchRow(
-    SearchId,
-    SessionId,
-    Principal,
-    Micros,
-    u64,
-    KeyedHash,
-    Option<String>,
-    SearchQuality,
-    ScoredTools,
-);
+pub(crate) struct SearchRow {
+    id: SearchId,
+    session: SessionId,
+    principal: Principal,
+    searched_at: Micros,
+    duration_us: u64,
+    query_hash: KeyedHash,
+    query: Option<String>,
+    quality: SearchQuality,
+    results: ScoredTools,
+}
 
 impl From<SearchRow> for Search {
     fn from(row: SearchRow) -> Self {
-        let SearchRow(
-            id,
-            session,
-            principal,
-            searched_at,
-            duration_us,
-            query_hash,
-            query,
-            quality,
-            results,
-        ) = row;
         Self {
-            id,
-            session,
-            principal,
-            searched_at: searched_at.0,
-            duration_us,
-            query_hash,
-            query,
-            quality,
-            results: results.into(),
+            id: row.id,
+            session: row.session,
+            principal: row.principal,
+            searched_at: row.searched_at.0,
+            duration_us: row.duration_us,
+            query_hash: row.query_hash,
+            query: row.query,
+            quality: row.quality,
+            results: row.results.into(),
         }
     }
 }

@@ -239,13 +239,13 @@ impl SessionRepository for Store {
             filter.count_up_to,
         );
         let newest: Vec<SessionRow> = database.rows(&SELECT_NEWEST, &parameter).await?;
-        let ids: Vec<SessionId> = newest.iter().map(|row| row.0).collect();
+        let ids: Vec<SessionId> = newest.iter().map(|row| row.id).collect();
         let mut tools = tools_of(database, &ids).await?;
         Ok(newest
             .into_iter()
             .rev()
             .map(|row| {
-                let listed = tools.remove(&row.0).unwrap_or_default();
+                let listed = tools.remove(&row.id).unwrap_or_default();
                 row.summary(listed)
             })
             .collect())
@@ -296,54 +296,42 @@ async fn tools_of(
 }
 
 #[derive(Deserialize)]
-pub(crate) struct SessionRow(
-    SessionId,
-    RunId,
-    Principal,
-    KeyedHash,
-    String,
-    String,
-    Revision,
-    Transport,
-    Micros,
-    Option<String>,
-    BTreeMap<String, String>,
-    Option<Micros>,
-    u64,
-);
+pub(crate) struct SessionRow {
+    id: SessionId,
+    run: RunId,
+    principal: Principal,
+    client: KeyedHash,
+    name: String,
+    version: String,
+    protocol: Revision,
+    transport: Transport,
+    started_at: Micros,
+    profile: Option<String>,
+    metadata: BTreeMap<String, String>,
+    ended_at: Option<Micros>,
+    n_calls: u64,
+}
 
 impl SessionRow {
     pub(crate) fn summary(self, tools_available: BTreeSet<String>) -> SessionSummary {
-        let Self(
-            id,
-            run,
-            principal,
-            client,
-            name,
-            version,
-            protocol,
-            transport,
-            started_at,
-            profile,
-            metadata,
-            ended_at,
-            n_calls,
-        ) = self;
         SessionSummary {
             session: Session {
-                id,
-                run,
-                principal,
-                client,
-                client_info: ClientInfo { name, version },
-                protocol,
-                transport,
-                started_at: started_at.0,
-                profile,
-                metadata,
+                id: self.id,
+                run: self.run,
+                principal: self.principal,
+                client: self.client,
+                client_info: ClientInfo {
+                    name: self.name,
+                    version: self.version,
+                },
+                protocol: self.protocol,
+                transport: self.transport,
+                started_at: self.started_at.0,
+                profile: self.profile,
+                metadata: self.metadata,
             },
-            ended_at: ended_at.map(|ended_at| ended_at.0),
-            n_calls,
+            ended_at: self.ended_at.map(|ended_at| ended_at.0),
+            n_calls: self.n_calls,
             tools_available: tools_available.into_iter().collect(),
         }
     }

@@ -67,7 +67,6 @@ pub(crate) async fn write(
     Ok(())
 }
 
-/// The column `tools` of a set.
 #[derive(Deserialize)]
 pub(crate) struct ToolsColumn(Vec<(UpstreamName, ToolName)>);
 

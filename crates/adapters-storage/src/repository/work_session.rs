@@ -31,27 +31,36 @@ macro_rules! postgres_row {
     };
 }
 
-const SELECT_NEWEST_OF_KEY: Statement = Statement {
-    table: TABLE,
-    sqlite: concat!(
-        "SELECT ",
-        sqlite_row!(),
-        "
-        FROM work_sessions
-        WHERE key = unhex(?1 ->> 0)
-        ORDER BY last_active_at DESC, id DESC
-        LIMIT 1"
-    ),
-    postgres: concat!(
-        "SELECT ",
-        postgres_row!(),
-        "
-        FROM work_sessions
-        WHERE key = decode($1::jsonb ->> 0, 'hex')
-        ORDER BY last_active_at DESC, id DESC
-        LIMIT 1"
-    ),
-};
+/// A statement that reads rows. The final clause determines the parameter.
+macro_rules! select {
+    ($sqlite:literal, $postgres:literal) => {
+        Statement {
+            table: TABLE,
+            sqlite: concat!("SELECT ", sqlite_row!(), " FROM work_sessions ", $sqlite),
+            postgres: concat!(
+                "SELECT ",
+                postgres_row!(),
+                " FROM work_sessions ",
+                $postgres
+            ),
+        }
+    };
+}
+
+const SELECT_NEWEST_OF_KEY: Statement = select!(
+    "WHERE key = unhex(?1 ->> 0) ORDER BY last_active_at DESC, id DESC LIMIT 1",
+    "WHERE key = decode($1::jsonb ->> 0, 'hex') ORDER BY last_active_at DESC, id DESC LIMIT 1"
+);
+
+const SELECT_ONE: Statement = select!(
+    "WHERE id = unhex(?1 ->> 0, '-')",
+    "WHERE id = ($1::jsonb ->> 0)::uuid"
+);
+
+const SELECT_NEWEST: Statement = select!(
+    "ORDER BY last_active_at DESC, id DESC LIMIT ?1 ->> 0",
+    "ORDER BY last_active_at DESC, id DESC LIMIT ($1::jsonb ->> 0)::bigint"
+);
 
 const GO_ON: Statement = Statement {
     table: TABLE,
@@ -96,44 +105,6 @@ const BEGIN: Statement = Statement {
         ON CONFLICT (id) DO UPDATE SET key = work_sessions.key
         RETURNING ",
         postgres_row!()
-    ),
-};
-
-const SELECT_ONE: Statement = Statement {
-    table: TABLE,
-    sqlite: concat!(
-        "SELECT ",
-        sqlite_row!(),
-        "
-        FROM work_sessions
-        WHERE id = unhex(?1 ->> 0, '-')"
-    ),
-    postgres: concat!(
-        "SELECT ",
-        postgres_row!(),
-        "
-        FROM work_sessions
-        WHERE id = ($1::jsonb ->> 0)::uuid"
-    ),
-};
-
-const SELECT_NEWEST: Statement = Statement {
-    table: TABLE,
-    sqlite: concat!(
-        "SELECT ",
-        sqlite_row!(),
-        "
-        FROM work_sessions
-        ORDER BY last_active_at DESC, id DESC
-        LIMIT ?1 ->> 0"
-    ),
-    postgres: concat!(
-        "SELECT ",
-        postgres_row!(),
-        "
-        FROM work_sessions
-        ORDER BY last_active_at DESC, id DESC
-        LIMIT ($1::jsonb ->> 0)::bigint"
     ),
 };
 
@@ -182,7 +153,6 @@ pub(super) async fn work_sessions(
     Ok(newest.into_iter().rev().map(Into::into).collect())
 }
 
-/// Returns the columns of a new row.
 fn row_of(new: &WorkSession) -> impl Serialize {
     (
         new.id,

@@ -19,7 +19,6 @@ pub(crate) fn bytes(spool_dir: &Path) -> io::Result<u64> {
     Ok(sizes.sum())
 }
 
-/// Returns whether any segment contains one of the texts.
 pub(crate) fn contains_any(spool_dir: &Path, texts: &[String]) -> io::Result<bool> {
     for (path, _) in segments(spool_dir)? {
         let content = match std::fs::read(&path) {

@@ -34,7 +34,6 @@ pub(super) struct WriteFailure {
 pub(super) enum WriteError {
     /// They exceed the limit of waiting bytes.
     Full {
-        /// The bytes that wait.
         bytes: u64,
     },
     Failed(Arc<io::Error>),

@@ -87,8 +87,8 @@ pub trait Maintenance: Send + Sync + fmt::Debug {
     /// calls. A call in flight is deleted like any other. The age of a work session counts from its
     /// last activity. The age of an epoch of a list counts from its beginning if its scope begins
     /// with [`ListEpoch::WORK_SCOPE`]; all other epochs stay. A snapshot is deleted if it was taken
-    /// before that moment: what is in use is saved again and again. Tool definitions, overrides,
-    /// audit entries, weights and assignments stay.
+    /// before that moment: what is in use is saved again and again. Tool definitions, memories of
+    /// servers, overrides, audit entries, weights and assignments stay.
     ///
     /// # Errors
     ///

@@ -15,8 +15,9 @@ use super::scene::{
     apply, assignment, audit, call, call_of, calls, end, exclusion, hash, list_epoch, moment, run,
     session, snapshot, weights, work_session,
 };
+use super::server_memories::{memory, recall};
 use super::weights::conflict;
-use crate::analytics::{ClientSelector, MaintenanceTask, StoreError};
+use crate::analytics::{ClientSelector, MaintenanceTask, ServerMemory, StoreError};
 use crate::fake::MemoryStore;
 
 const N_WRITERS: u8 = 8;
@@ -186,6 +187,24 @@ pub async fn one_of_several_overrides_at_once_is_left(store: &impl UsageStore) {
     assert_eq!(entries, (1..=N_WRITERS).map(audit).collect::<Vec<_>>());
     let n_changes = store.revisions().await.unwrap()[0];
     assert!(n_changes > 0);
+}
+
+/// Of several concurrent memories of one part one stays whole, and none is refused.
+pub async fn one_of_several_memories_at_once_stays(store: &impl UsageStore) {
+    let memories: Vec<_> = (1..=N_WRITERS)
+        .map(|n| ServerMemory {
+            content: n.to_string(),
+            ..memory("up", "tools", n.into())
+        })
+        .collect();
+    let remembering = (memories.iter()).map(|memory| async move {
+        let memories = std::slice::from_ref(memory);
+        store.remember_servers(memories).await.unwrap();
+    });
+    join_all(remembering).await;
+    let left = recall(store, &["up"]).await;
+    assert_eq!(left.len(), 1);
+    assert!(memories.contains(&left[0]));
 }
 
 /// Of several processes that try to lock a task at once one succeeds.

@@ -20,6 +20,7 @@ use super::scene::{
     list_epoch, list_shown, moment, page, recommendation, run, search, session, session_closed,
     snapshot, tool, weights, work_session,
 };
+use super::server_memories::{memory, recall};
 use crate::analytics::{MaintenanceTask, PurgeReport};
 
 /// Rebuilt counts are the same as before, also in an empty store; the number of read calls is
@@ -274,7 +275,8 @@ pub async fn a_call_in_flight_goes_like_any_other(store: &impl UsageStore) {
     assert_eq!(statistics[0].n_calls(), 1);
 }
 
-/// Tool definitions, overrides, audit entries, weights and assignments stay, however old.
+/// Tool definitions, memories of servers, overrides, audit entries, weights and assignments stay,
+/// however old.
 pub async fn rows_of_no_session_stay(store: &impl UsageStore) {
     let seen = Record::ToolsSeen {
         listing: page("one", &["a", "b"]),
@@ -287,12 +289,15 @@ pub async fn rows_of_no_session_stay(store: &impl UsageStore) {
     store.add_weights(&weights, &audit(2)).await.unwrap();
     let assigned = assignment("colour", "alice", "green");
     store.assign(&assigned).await.unwrap();
+    let remembered = [memory("up", "tools", 1)];
+    store.remember_servers(&remembered).await.unwrap();
     purge_in_steps(store, moment(1_000), 10).await;
     assert_eq!(store.tool_definitions(None).await.unwrap().len(), 2);
     assert_eq!(store.overrides(moment(9)).await.unwrap(), [row]);
     assert_eq!(store.entries(9).await.unwrap(), [audit(1), audit(2)]);
     assert_eq!(store.used_weights("r").await.unwrap(), Some(weights));
     assert_eq!(store.assignments("colour").await.unwrap(), [assigned]);
+    assert_eq!(recall(store, &["up"]).await, remembered);
 }
 
 /// Epochs of work sessions are purged if they began before the moment; epochs of all other scopes

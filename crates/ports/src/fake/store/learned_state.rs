@@ -1,15 +1,20 @@
-//! Learned state: vectors and snapshots.
+//! Learned state: vectors, snapshots and memories of servers.
 
 use std::collections::BTreeMap;
 
 use async_trait::async_trait;
+use riglm_domain::id::UpstreamName;
 use riglm_domain::retrieval::embedding::Embedding;
 use riglm_domain::usage::learned_state::Snapshot;
 
 use super::MemoryStore;
 use super::decisions::check_follows;
+use super::rows::Rows;
 use super::stored_form::ToStored;
-use crate::analytics::{EmbeddingRepository, SnapshotRepository, StoreError, Topic};
+use crate::analytics::{
+    EmbeddingRepository, ServerMemory, ServerMemoryRepository, SnapshotRepository, StoreError,
+    Topic,
+};
 
 #[async_trait]
 impl EmbeddingRepository for MemoryStore {
@@ -76,5 +81,49 @@ impl SnapshotRepository for MemoryStore {
         rows.snapshots.clear();
         rows.touch(Topic::Erasures);
         Ok(())
+    }
+}
+
+impl Rows {
+    /// Removes the oldest memories of an upstream that are more than allowed.
+    fn limit_memories(&mut self, upstream: &UpstreamName) {
+        let of_upstream = (self.server_memories.values()).filter(|row| row.upstream == *upstream);
+        let mut parts: Vec<_> = of_upstream
+            .map(|row| (row.learned_at, row.part.clone()))
+            .collect();
+        parts.sort();
+        let n_too_many = parts.len().saturating_sub(ServerMemory::MAX_PARTS);
+        for (_, part) in parts.drain(..n_too_many) {
+            self.server_memories.remove(&(upstream.clone(), part));
+        }
+    }
+}
+
+#[async_trait]
+impl ServerMemoryRepository for MemoryStore {
+    async fn remember_servers(&self, memories: &[ServerMemory]) -> Result<(), StoreError> {
+        let mut rows = self.rows_for_writing()?;
+        for memory in memories {
+            let key = (memory.upstream.clone(), memory.part.clone());
+            if memory.fits() {
+                rows.server_memories.insert(key, memory.to_stored());
+            } else {
+                rows.server_memories.remove(&key);
+            }
+        }
+        for memory in memories {
+            rows.limit_memories(&memory.upstream);
+        }
+        Ok(())
+    }
+
+    async fn recall_servers(
+        &self,
+        upstreams: &[UpstreamName],
+    ) -> Result<Vec<ServerMemory>, StoreError> {
+        let rows = self.rows.lock();
+        let known = rows.server_memories.values();
+        let asked = known.filter(|row| upstreams.contains(&row.upstream));
+        Ok(asked.cloned().collect())
     }
 }

@@ -32,7 +32,7 @@ use riglm_domain::usage::work_session::WorkSession;
 use riglm_domain::usage::{CountedCall, SessionTools};
 
 use super::stored_form::{ToStored, micros};
-use crate::analytics::Topic;
+use crate::analytics::{ServerMemory, Topic};
 
 /// All stored rows, by their keys.
 #[derive(Debug, Default)]
@@ -60,6 +60,7 @@ pub(super) struct Rows {
     pub(super) weights: BTreeMap<String, BTreeMap<u64, WeightVersion>>,
     pub(super) used_weights: BTreeMap<String, u64>,
     pub(super) snapshots: BTreeMap<String, BTreeMap<u64, Snapshot>>,
+    pub(super) server_memories: BTreeMap<(UpstreamName, String), ServerMemory>,
     pub(super) embeddings: BTreeMap<(String, String), Embedding>,
     pub(super) assignments: BTreeMap<(String, String), Assignment>,
     pub(super) experiment_stops: BTreeMap<String, ExperimentStop>,

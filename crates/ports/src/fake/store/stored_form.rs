@@ -19,6 +19,8 @@ use riglm_domain::usage::learned_state::Snapshot;
 use riglm_domain::usage::session::Session;
 use riglm_domain::usage::work_session::WorkSession;
 
+use crate::analytics::ServerMemory;
+
 /// A value that is stored in a row.
 pub(super) trait ToStored {
     /// Returns the value as it is read back.
@@ -206,6 +208,15 @@ impl ToStored for Snapshot {
     fn to_stored(&self) -> Self {
         Self {
             taken_at: micros(self.taken_at),
+            ..self.clone()
+        }
+    }
+}
+
+impl ToStored for ServerMemory {
+    fn to_stored(&self) -> Self {
+        Self {
+            learned_at: micros(self.learned_at),
             ..self.clone()
         }
     }
