@@ -12,7 +12,9 @@ pub mod guard;
 mod http;
 pub mod huge_pages;
 mod limits;
+pub mod pool;
 mod process_group;
+mod programs;
 pub mod shared;
 mod skipped_output;
 mod sse;
@@ -22,7 +24,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use riglm_domain::id::UpstreamName;
-use riglm_ports::upstream::UpstreamConnector;
+use riglm_ports::upstream::{UpstreamConnector, UpstreamEvents, UpstreamLink};
 use url::Url;
 use validator::Validate;
 
@@ -34,8 +36,16 @@ pub use detect::DetectConnector;
 pub use guard::Guard;
 pub use http::HttpConnector;
 pub use limits::{Patience, UpstreamLimits};
+pub use programs::Programs;
 pub use sse::SseConnector;
-pub use stdio::{FailureLog, StdioConnector};
+pub use stdio::{FailureLog, StartGate, StartTime, StdioConnector};
+
+/// A connector of any kind.
+type Connector = Arc<dyn UpstreamConnector>;
+/// The receiver of a connection.
+type Events = Arc<dyn UpstreamEvents>;
+/// A connection of any kind.
+type Link = Arc<dyn UpstreamLink>;
 
 /// Returns the connector for `config`. `guard` kills the child processes if the proxy dies, and
 /// obtained tokens are stored under `data_dir`.
@@ -50,19 +60,11 @@ pub fn connector(
     data_dir: &Path,
 ) -> Result<Arc<dyn UpstreamConnector>, UpstreamConfigError> {
     config.validate()?;
-    let limits = config.limits();
-    if let Some((program, arguments)) = config.command.as_deref().and_then(<[_]>::split_first) {
-        return Ok(Arc::new(StdioConnector {
-            name,
-            program: program.clone(),
-            arguments: arguments.to_vec(),
-            environment: config.env.clone(),
-            directory: config.cwd.clone(),
-            limits,
-            guard,
-            failure_log: Arc::default(),
-        }));
+    let programs = Programs::new(guard);
+    if let Some(program) = programs.stdio_connector(&name, config) {
+        return Ok(Arc::new(program));
     }
+    let limits = config.limits();
     let url = config.url.as_deref().unwrap_or_default();
     let (prefix, url) = config::split_prefix(url);
     let url = Url::parse(url).map_err(UpstreamConfigError::Url)?;

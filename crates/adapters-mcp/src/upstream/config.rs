@@ -13,8 +13,9 @@ use validator::{Validate, ValidationError, ValidationErrors};
 
 use super::credentials::section::UpstreamCredentials;
 use super::limits::{Patience, UpstreamLimits};
+use super::stdio::StartTime;
 use riglm_domain::mcp::header::PARAM_PREFIX;
-use riglm_domain::mcp::protocol::Transport;
+use riglm_domain::mcp::protocol::{Revision, Transport};
 
 /// The connection to one upstream: a program or a URL.
 #[derive(Clone, Deserialize, Validate)]
@@ -49,6 +50,15 @@ pub struct UpstreamConfig {
     /// The time limit of each stage of ending a program, as in `2s`.
     #[serde(with = "humantime_serde")]
     pub shutdown_grace: Duration,
+    /// The time of a program for its first answer, as in `2m`.
+    #[serde(with = "humantime_serde")]
+    #[validate(custom(function = "validate_not_zero"))]
+    pub start_timeout: Duration,
+    /// Whether a process is started ahead while several sessions make calls, if each has its own.
+    pub spare: bool,
+    /// The revision that the server speaks; detected by default.
+    #[validate(custom(function = "validate_revision"))]
+    pub revision: Option<Revision>,
     /// The sessions that share a connection.
     pub isolation: Isolation,
     /// The handling of listed entries while the server is down.
@@ -158,6 +168,9 @@ impl Default for UpstreamConfig {
             patience: limits.patience,
             max_message_bytes: limits.max_message_bytes,
             shutdown_grace: limits.shutdown_grace,
+            start_timeout: StartTime::default().current(),
+            spare: true,
+            revision: None,
             isolation: Isolation::default(),
             unavailable: Unavailable::default(),
             idle_timeout: DEFAULT_IDLE_TIMEOUT,
@@ -192,6 +205,9 @@ impl fmt::Debug for UpstreamConfig {
             .field("patience", &self.patience)
             .field("max_message_bytes", &self.max_message_bytes)
             .field("shutdown_grace", &self.shutdown_grace)
+            .field("start_timeout", &self.start_timeout)
+            .field("spare", &self.spare)
+            .field("revision", &self.revision)
             .field("isolation", &self.isolation)
             .field("unavailable", &self.unavailable)
             .field("idle_timeout", &self.idle_timeout)
@@ -311,6 +327,14 @@ fn validate_not_zero(duration: &Duration) -> Result<(), ValidationError> {
     Ok(())
 }
 
+fn validate_revision(revision: &Revision) -> Result<(), ValidationError> {
+    if revision.is_known() {
+        return Ok(());
+    }
+    let known = Revision::supported_revisions().join(", ");
+    Err(ValidationError::new("revision").with_message(format!("must be one of {known}").into()))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -330,11 +354,13 @@ mod tests {
             r#"{"url":"http://a","credentials":{"type":"bearer"}}"#,
             r#"{"url":"http://a","auth":{"type":"bearer"}}"#,
             r#"{"url":"http://a","connect_timeout":"0s"}"#,
+            r#"{"command":["a"],"start_timeout":"0s"}"#,
+            r#"{"command":["a"],"revision":"2026-07-27"}"#,
         ] {
             assert!(config(invalid).validate().is_err(), "{invalid}");
         }
         assert!(
-            config(r#"{"url":"http://a","connect_timeout":"5s"}"#)
+            config(r#"{"url":"http://a","connect_timeout":"5s","revision":"2025-11-25"}"#)
                 .validate()
                 .is_ok()
         );

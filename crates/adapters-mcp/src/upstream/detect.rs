@@ -23,6 +23,7 @@ use tokio::sync::watch;
 use super::http::open_exchanges::cancelled_request;
 use super::http::{Endpoint, HttpConnector};
 use super::sse::SseConnector;
+use super::{Events, Link};
 
 /// Statuses with which servers that support only HTTP+SSE answer the first POST.
 const NOT_STREAMABLE: [u16; 5] = [400, 404, 405, 406, 415];
@@ -66,11 +67,7 @@ impl UpstreamConnector for DetectConnector {
         self.transports.http.name()
     }
 
-    async fn connect(
-        &self,
-        principal: &Principal,
-        events: Arc<dyn UpstreamEvents>,
-    ) -> Result<Arc<dyn UpstreamLink>, UpstreamError> {
+    async fn connect(&self, principal: &Principal, events: Events) -> Result<Link, UpstreamError> {
         match self.transports.known.load(Ordering::Relaxed) {
             HTTP => self.transports.http.connect(principal, events).await,
             SSE => self.transports.sse.connect(principal, events).await,
@@ -105,7 +102,7 @@ enum TransportDecision {
     /// The first request is in flight.
     Pending,
     Http,
-    Sse(Arc<dyn UpstreamLink>),
+    Sse(Link),
     Closed,
 }
 

@@ -49,7 +49,7 @@ impl Default for UpstreamLimits {
             patience: Patience::default(),
             accept_timeout: Duration::from_secs(30),
             max_message_bytes: 16 * 1024 * 1024,
-            shutdown_grace: Duration::from_secs(2),
+            shutdown_grace: Duration::from_secs(3),
         }
     }
 }

@@ -8,6 +8,7 @@ mod lines;
 mod oversized_answer;
 mod process;
 mod reader;
+mod start;
 mod stderr;
 mod writer;
 
@@ -15,6 +16,7 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::process::Stdio;
 use std::sync::Arc;
+use std::time::Duration;
 
 use async_trait::async_trait;
 use riglm_domain::id::UpstreamName;
@@ -33,6 +35,8 @@ use super::limits::UpstreamLimits;
 use super::process_group::ProcessGroup;
 use process::Process;
 use reader::Reader;
+use start::Start;
+pub use start::{StartGate, StartTime};
 pub use stderr::FailureLog;
 use stderr::LastLines;
 
@@ -58,6 +62,10 @@ pub struct StdioConnector {
     pub guard: Option<Arc<Guard>>,
     /// The failures of processes that were already logged.
     pub failure_log: Arc<FailureLog>,
+    /// The time of each process for its first answer.
+    pub start_time: Arc<StartTime>,
+    /// The bound on processes that start at the same time.
+    pub gate: StartGate,
 }
 
 impl StdioConnector {
@@ -101,6 +109,8 @@ impl UpstreamConnector for StdioConnector {
         _principal: &Principal,
         events: Arc<dyn UpstreamEvents>,
     ) -> Result<Arc<dyn UpstreamLink>, UpstreamError> {
+        let start = Start::begin(&self.start_time);
+        let permit = self.gate.enter().await;
         let mut child = self.spawn()?;
         let group = child
             .id()
@@ -119,6 +129,7 @@ impl UpstreamConnector for StdioConnector {
             upstream: self.name.clone(),
             limits: self.limits.clone(),
             events: events.clone(),
+            start: start.clone(),
             closing: closing.clone(),
             exited: CancellationToken::new(),
         };
@@ -133,12 +144,15 @@ impl UpstreamConnector for StdioConnector {
             stderr: tokio::spawn(stderr::log(self.name.clone(), stderr, last_lines.clone())),
             last_lines,
             failure_log: Arc::clone(&self.failure_log),
+            start: start.clone(),
         };
+        tokio::spawn(start.clone().hold(permit, ended.clone()));
         tokio::spawn(process.supervise(events, closing.clone(), ended.clone()));
         Ok(Arc::new(StdioLink {
             upstream: self.name.clone(),
             queue,
             accept_timeout: self.limits.accept_timeout,
+            start,
             closing: closing.drop_guard(),
             ended,
         }))
@@ -150,7 +164,8 @@ impl UpstreamConnector for StdioConnector {
 struct StdioLink {
     upstream: UpstreamName,
     queue: mpsc::Sender<Message>,
-    accept_timeout: std::time::Duration,
+    accept_timeout: Duration,
+    start: Start,
     /// Ends the process when the link is dropped without a close.
     closing: DropGuard,
     /// Set when no process is left.
@@ -172,6 +187,10 @@ impl UpstreamLink for StdioLink {
                     reason: "the process has ended".into(),
                 },
             })
+    }
+
+    fn time_to_start(&self) -> Option<Duration> {
+        self.start.time_left()
     }
 
     async fn close(&self) {

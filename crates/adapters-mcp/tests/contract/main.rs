@@ -61,3 +61,13 @@ riglm_ports::upstream_contract!(bridge_for_legacy_clients_over_http, async {
 riglm_ports::upstream_contract!(bridge_of_shared, async {
     process(MODERN_CLIENT).await.shared().bridged()
 });
+riglm_ports::upstream_contract!(pooled_stdio, async { process(BOTH_LEGACY).await.pooled() });
+riglm_ports::upstream_contract!(pooled_stdio_modern, async {
+    process(BOTH_MODERN).await.pooled()
+});
+riglm_ports::upstream_contract!(bridge_of_pooled, async {
+    process(MODERN_CLIENT).await.pooled().bridged()
+});
+riglm_ports::upstream_contract!(bridge_of_pooled_for_legacy_clients, async {
+    process(LEGACY_CLIENT).await.pooled().bridged()
+});

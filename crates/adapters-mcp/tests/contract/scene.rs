@@ -7,8 +7,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use riglm_adapters_mcp::upstream::era::{BridgeOptions, EraConnector};
+use riglm_adapters_mcp::upstream::pool::{PoolOptions, PooledConnector};
 use riglm_adapters_mcp::upstream::shared::SharedConnector;
-use riglm_adapters_mcp::upstream::{StdioConnector, UpstreamConfig, UpstreamLimits, connector};
+use riglm_adapters_mcp::upstream::{
+    StartGate, StdioConnector, UpstreamConfig, UpstreamLimits, connector,
+};
 use riglm_domain::id::UpstreamName;
 use riglm_domain::mcp::message::Message;
 use riglm_domain::mcp::protocol::Era;
@@ -54,6 +57,26 @@ impl Scene {
         Box::new(Self {
             connector: Arc::new(SharedConnector::new(self.connector)),
             unreachable: Arc::new(SharedConnector::new(self.unreachable)),
+            ..*self
+        })
+    }
+
+    /// Returns the scene with a pool of processes.
+    #[expect(
+        clippy::boxed_local,
+        clippy::unnecessary_box_returns,
+        reason = "the suite takes boxes"
+    )]
+    pub(crate) fn pooled(self: Box<Self>) -> Box<Self> {
+        let options = || PoolOptions {
+            idle_timeout: Duration::from_mins(5),
+            max_processes: 8,
+            spare: true,
+            start_time: Arc::default(),
+        };
+        Box::new(Self {
+            connector: Arc::new(PooledConnector::new(self.connector, options())),
+            unreachable: Arc::new(PooledConnector::new(self.unreachable, options())),
             ..*self
         })
     }
@@ -141,6 +164,8 @@ fn stdio_connector(
         },
         guard: None,
         failure_log: Arc::default(),
+        start_time: Arc::default(),
+        gate: StartGate::default(),
     })
 }
 

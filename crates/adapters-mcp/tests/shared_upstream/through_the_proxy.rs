@@ -27,9 +27,10 @@ fn proxy(upstream: &Arc<ScriptedUpstream>) -> Proxy {
             unavailable: Unavailable::Hide,
             idle_timeout: Duration::from_mins(5),
             max_connections: None,
-            health_check: true,
+            ..UpstreamOptions::default()
         },
         fingerprint: String::new(),
+        server_fingerprint: String::new(),
         approvals: None,
     }]))
 }

@@ -15,6 +15,7 @@ mod http_streams;
 mod invalid_messages;
 mod oauth;
 mod oauth_server;
+mod pool;
 mod sse;
 mod stdio;
 mod support;

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use futures_util::FutureExt;
-use riglm_adapters_mcp::upstream::{StdioConnector, UpstreamLimits};
+use riglm_adapters_mcp::upstream::{StartGate, StdioConnector, UpstreamLimits};
 use riglm_ports::upstream::UpstreamError;
 
 use crate::http_modern::modern;
@@ -27,6 +27,8 @@ pub(crate) fn shell(script: &str) -> StdioConnector {
             ..UpstreamLimits::default()
         },
         guard: None,
+        start_time: Arc::default(),
+        gate: StartGate::default(),
     }
 }
 

@@ -99,9 +99,16 @@ pub(crate) struct Connection {
 
 impl Connection {
     pub(crate) async fn open(connector: &dyn UpstreamConnector) -> Result<Self, UpstreamError> {
+        Self::open_for(connector, &Principal::local()).await
+    }
+
+    pub(crate) async fn open_for(
+        connector: &dyn UpstreamConnector,
+        principal: &Principal,
+    ) -> Result<Self, UpstreamError> {
         let (sender, events) = mpsc::unbounded_channel();
         let link = connector
-            .connect(&Principal::local(), Arc::new(Recorder(sender)))
+            .connect(principal, Arc::new(Recorder(sender)))
             .await?;
         Ok(Self {
             link,

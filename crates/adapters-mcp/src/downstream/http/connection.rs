@@ -76,7 +76,6 @@ impl SseLink {
         (link, events)
     }
 
-    /// Sets the session of the link.
     pub(super) fn set_session(&self, session: &Arc<ClientSession>) {
         self.session.set(session);
     }

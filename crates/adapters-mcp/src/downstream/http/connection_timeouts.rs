@@ -39,7 +39,6 @@ enum Phase {
     Sending,
 }
 
-/// The phase of a connection and its beginning.
 #[derive(Debug)]
 pub(super) struct ConnectionPhase {
     opened: Instant,

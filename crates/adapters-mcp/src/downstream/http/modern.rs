@@ -33,12 +33,11 @@ pub(super) use call::{Answer, PendingCall};
 pub(super) use client_key::ClientKey;
 pub(super) use clients::Clients;
 pub(super) use link::ModernLink;
-pub(super) use session_map::{KeyedSession, SessionMap, accept};
+pub(super) use session_map::{KeyedSession, SessionMap};
 
 // The prefix of ids that the proxy assigns itself.
 const OWN_IDS: &str = "riglm.c:";
 
-/// Returns whether the revision header names a modern revision.
 pub(super) fn names_modern_revision(headers: &HeaderMap) -> bool {
     headers
         .get_all(PROTOCOL_VERSION)

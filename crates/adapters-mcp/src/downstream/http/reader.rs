@@ -26,7 +26,6 @@ struct StreamBody {
     is_over: bool,
 }
 
-/// The options of a new response stream.
 pub(super) struct StreamOptions {
     /// An event that was already taken from the stream.
     pub(super) first: Option<StreamEvent>,

@@ -13,7 +13,6 @@ pub(super) fn empty(status: StatusCode) -> Response {
     response
 }
 
-/// Returns a response with one JSON-RPC message.
 pub(super) fn json(status: StatusCode, message: Bytes) -> Response {
     let mut response = Response::new(Body::from(message));
     *response.status_mut() = status;

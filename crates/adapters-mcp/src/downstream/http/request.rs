@@ -134,7 +134,6 @@ pub(super) fn admit_with_profile(
     Ok(ClientIdentity { principal, profile })
 }
 
-/// Returns the profile with this name.
 pub(super) fn known_profile(port: &ServerState, name: &str) -> Result<ProfileName, Refusal> {
     let profile = ProfileName::parse(name).ok();
     let known = profile.filter(|name| port.profiles.contains(name));

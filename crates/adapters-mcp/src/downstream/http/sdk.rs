@@ -52,7 +52,6 @@ pub(super) use agents::Agents;
 #[cfg(test)]
 pub(super) use session::AgentLink;
 
-/// Returns the routes of the face.
 pub(super) fn routes() -> Router<Arc<ServerState>> {
     let route = |endpoint| {
         any(
@@ -112,14 +111,12 @@ struct AgentList<'a> {
     tools: Vec<Cow<'a, RawValue>>,
 }
 
-/// The parameters of a call.
 #[derive(Debug, Serialize)]
 struct CallParams<'a> {
     name: &'a str,
     arguments: &'a RawValue,
 }
 
-/// The answer to a block.
 #[derive(Debug)]
 struct BlockAnswer {
     outcome: Outcome,
@@ -144,7 +141,6 @@ impl From<RequestError> for BlockAnswer {
 }
 
 impl AgentRequest {
-    /// Returns the response with the tools of the agent.
     async fn tool_list(&self, headers: &HeaderMap) -> Result<Response, Problem> {
         let (provider, options) = (self.request.provider, self.request.options);
         let array = self.agent.list(&self.request.properties).await?;
@@ -277,7 +273,6 @@ impl AgentRequest {
         }
     }
 
-    /// Searches with the arguments of a block.
     async fn search(&self, block: &ToolBlock) -> BlockAnswer {
         let array = match self.agent.known_tools(&self.request.properties).await {
             Ok(array) => array,

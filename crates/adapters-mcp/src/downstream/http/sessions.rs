@@ -9,7 +9,6 @@ use riglm_app::proxy::{ClientIdentity, ClientSession};
 /// The number of additions after which ended sessions are removed from the map.
 const SWEEP_EVERY: usize = 64;
 
-/// A session and its client link.
 type Entry<L> = (Arc<ClientSession>, Arc<L>);
 
 /// Sessions with their transport state.

@@ -42,7 +42,6 @@ pub(super) enum ProgramFailure {
 }
 
 impl ProgramFailure {
-    /// Returns the reason for clients.
     pub(super) fn reason(&self) -> &'static str {
         match self {
             Self::Start(_) => "the program of its credentials cannot be run",
@@ -118,7 +117,6 @@ impl CredentialProgram {
     }
 }
 
-/// Returns the headers in the output of a program.
 fn headers_of(output: &str) -> Result<CredentialHeaders, ProgramFailure> {
     let text = output.trim();
     if text.starts_with('{') {

@@ -80,7 +80,6 @@ impl std::fmt::Debug for FileCredentialStore {
     }
 }
 
-/// The contents of the file.
 #[derive(Serialize, Deserialize)]
 pub(super) struct StoredFile {
     resource: String,

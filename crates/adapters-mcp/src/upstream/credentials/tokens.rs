@@ -37,7 +37,6 @@ impl CredentialHeaders {
         Self(marked.collect())
     }
 
-    /// Sets the headers of a request.
     pub(in super::super) fn insert_into(&self, request: &mut HeaderMap) {
         for (name, value) in self.0.iter() {
             request.insert(name.clone(), value.clone());
@@ -60,7 +59,6 @@ pub(super) enum TokenSource {
     Program(CredentialProgram),
 }
 
-/// New credentials.
 pub(super) struct IssuedHeaders {
     pub(super) headers: CredentialHeaders,
     /// The time from now until they must be renewed; `None` if it is unknown.

@@ -14,11 +14,13 @@ mod memory;
 mod receiver;
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use async_trait::async_trait;
 use riglm_domain::id::UpstreamName;
 use riglm_domain::mcp::message::Message;
 use riglm_domain::mcp::method;
+use riglm_domain::mcp::protocol::Era;
 use riglm_domain::privacy::principal::Principal;
 use riglm_ports::upstream::{
     SendOutcome, UpstreamConnector, UpstreamError, UpstreamEvents, UpstreamLink,
@@ -46,6 +48,15 @@ impl EraConnector {
             inner,
             options,
             memory: Arc::default(),
+        }
+    }
+
+    /// Makes the upstream count as one of this era only. It is then never probed.
+    #[must_use]
+    pub fn with_era(self, era: Era) -> Self {
+        Self {
+            memory: Arc::new(EraMemory::of(era)),
+            ..self
         }
     }
 }
@@ -78,6 +89,10 @@ impl UpstreamConnector for EraConnector {
             link.junction.open(&mut place).await?;
         }
         Ok(Arc::new(link))
+    }
+
+    fn speaks_modern(&self) -> bool {
+        self.memory.speaks_modern()
     }
 }
 
@@ -130,6 +145,16 @@ impl UpstreamLink for EraLink {
         match &**self.junction.face.load() {
             Mode::ModernClient { link, .. } => link.is_needed(),
             _ => false,
+        }
+    }
+
+    fn time_to_start(&self) -> Option<Duration> {
+        match &**self.junction.face.load() {
+            Mode::Undecided(link) => link.as_ref()?.time_to_start(),
+            Mode::Legacy(link) | Mode::ModernClient { link, .. } => link.time_to_start(),
+            Mode::Modern { inner, .. } => inner.link.time_to_start(),
+            Mode::LegacyClient(client) => client.time_to_start(),
+            Mode::Closed => None,
         }
     }
 

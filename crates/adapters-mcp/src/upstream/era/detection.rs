@@ -2,7 +2,7 @@
 //! "Backward Compatibility"), and the request itself.
 
 use riglm_domain::mcp::edit::member;
-use riglm_domain::mcp::internal_id::SingleRequest;
+use riglm_domain::mcp::internal_id::{INTERNAL_PREFIX, SingleRequest};
 use riglm_domain::mcp::message::{Message, MessageKind, RequestId};
 use riglm_domain::mcp::meta::{CLIENT_CAPABILITIES, CLIENT_INFO, PROTOCOL_VERSION, RequestMeta};
 use riglm_domain::mcp::method;
@@ -110,7 +110,7 @@ pub(super) fn code(error: &str) -> Option<i64> {
 }
 
 /// Returns whether the message is a request of a modern revision.
-pub(super) fn is_modern_request(message: &Message) -> bool {
+pub(in crate::upstream) fn is_modern_request(message: &Message) -> bool {
     message.single().is_some_and(|envelope| {
         envelope.kind() == MessageKind::Request
             && RequestMeta::read(message.params(envelope))
@@ -120,7 +120,7 @@ pub(super) fn is_modern_request(message: &Message) -> bool {
 }
 
 /// Returns whether the message, or a member of a batch, has this method.
-pub(super) fn has_method(message: &Message, method: &str) -> bool {
+pub(in crate::upstream) fn has_method(message: &Message, method: &str) -> bool {
     let mut envelopes = message.envelopes().iter();
     envelopes.any(|envelope| envelope.method() == Some(method))
 }
@@ -152,6 +152,11 @@ pub(super) fn discover_for_nobody() -> Message {
 /// Returns the id of the bridge's own `server/discover`.
 pub(super) fn discover_id() -> RequestId {
     SingleRequest::Discover.id()
+}
+
+/// Returns the id of the bridge's own `ping`.
+pub(super) fn ping_id() -> RequestId {
+    RequestId::Text(format!("{INTERNAL_PREFIX}ping").into())
 }
 
 fn discover(meta: &str) -> Message {

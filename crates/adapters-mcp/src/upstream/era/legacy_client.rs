@@ -22,9 +22,10 @@ mod subscriptions;
 mod welcome;
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use async_trait::async_trait;
-use riglm_domain::mcp::message::{Message, RequestId};
+use riglm_domain::mcp::message::Message;
 use riglm_ports::upstream::{SendOutcome, UpstreamError, UpstreamEvents, UpstreamLink};
 use tokio_util::sync::DropGuard;
 
@@ -36,17 +37,11 @@ use super::options::BridgeOptions;
 /// Presents a modern upstream as a legacy server.
 #[derive(Debug)]
 pub(super) struct LegacyClientLink {
-    bridge: LegacyBridge,
-    /// Stops the tasks of the link if it is dropped without `close`.
-    _closing: DropGuard,
-}
-
-/// The parts of the bridge: its peers, the requests between them, and the notifications.
-#[derive(Debug)]
-struct LegacyBridge {
     peers: Arc<Peers>,
     calls: Arc<MultiRoundCalls>,
     stream: Arc<NotificationStream>,
+    /// Stops the tasks of the link if it is dropped without `close`.
+    _closing: DropGuard,
 }
 
 impl LegacyClientLink {
@@ -60,64 +55,21 @@ impl LegacyClientLink {
         let peers = Arc::new(Peers::new(inner, events, options));
         let closing = peers.tasks.closing().clone().drop_guard();
         Self {
-            bridge: LegacyBridge {
-                calls: Arc::new(MultiRoundCalls::new(Arc::clone(&peers))),
-                stream: Arc::new(NotificationStream::new(Arc::clone(&peers))),
-                peers,
-            },
+            calls: Arc::new(MultiRoundCalls::new(Arc::clone(&peers))),
+            stream: Arc::new(NotificationStream::new(Arc::clone(&peers))),
+            peers,
             _closing: closing,
         }
     }
 
     /// Returns whether the link uses this connection.
     pub(super) fn uses_link(&self, inner: &Arc<dyn UpstreamLink>) -> bool {
-        Arc::ptr_eq(&self.bridge.peers.server, inner)
+        Arc::ptr_eq(&self.peers.server, inner)
     }
 
-    /// Answers a handshake with the result of `server/discover`.
+    /// Answers a handshake with the result of `server/discover`, and stores the descriptions of
+    /// client and server.
     pub(super) async fn welcome(&self, initialize: &Message, discovered: &str) {
-        self.bridge.welcome(initialize, discovered).await;
-    }
-}
-
-#[async_trait]
-impl UpstreamLink for LegacyClientLink {
-    async fn send(&self, message: Message) -> Result<SendOutcome, UpstreamError> {
-        if message.is_batch() {
-            self.bridge.send_each(&message).await
-        } else {
-            self.bridge.send_one(message).await
-        }
-    }
-
-    fn has_streams(&self) -> bool {
-        self.bridge.peers.server.has_streams()
-    }
-
-    /// Stops the tasks of the link. The owner closes the connection.
-    async fn close(&self) {
-        self.bridge.peers.close().await;
-    }
-}
-
-#[async_trait]
-impl UpstreamEvents for LegacyClientLink {
-    async fn on_message(&self, message: Message, related: Option<RequestId>) {
-        self.bridge.on_message(message, related).await;
-    }
-
-    async fn on_unanswered(&self, request: RequestId, error: UpstreamError) {
-        self.bridge.on_unanswered(request, error).await;
-    }
-
-    async fn on_lost(&self, error: UpstreamError) {
-        self.bridge.on_lost(error).await;
-    }
-}
-
-impl LegacyBridge {
-    /// Answers a handshake, and stores the descriptions of client and server.
-    async fn welcome(&self, initialize: &Message, discovered: &str) {
         let Some(envelope) = initialize.single() else {
             return;
         };
@@ -129,5 +81,29 @@ impl LegacyBridge {
         self.stream.set_offer(welcome::offer(discovered));
         let result = welcome::initialize_result(params, discovered);
         self.peers.answer(id, &result).await;
+    }
+}
+
+#[async_trait]
+impl UpstreamLink for LegacyClientLink {
+    async fn send(&self, message: Message) -> Result<SendOutcome, UpstreamError> {
+        if message.is_batch() {
+            self.send_each(&message).await
+        } else {
+            self.send_one(message).await
+        }
+    }
+
+    fn time_to_start(&self) -> Option<Duration> {
+        self.peers.server.time_to_start()
+    }
+
+    fn has_streams(&self) -> bool {
+        self.peers.server.has_streams()
+    }
+
+    /// Stops the tasks of the link. The owner closes the connection.
+    async fn close(&self) {
+        self.peers.close().await;
     }
 }

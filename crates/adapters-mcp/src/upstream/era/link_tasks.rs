@@ -4,7 +4,6 @@ use riglm_ports::upstream::Exchange;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-/// The tasks of one link.
 #[derive(Debug, Default)]
 pub(super) struct LinkTasks {
     closing: CancellationToken,

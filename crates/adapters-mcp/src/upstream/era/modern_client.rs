@@ -32,6 +32,7 @@ mod sweeping;
 mod welcome;
 
 use std::sync::{Arc, Weak};
+use std::time::Duration;
 
 use async_trait::async_trait;
 use futures_util::future::join_all;
@@ -116,6 +117,15 @@ impl UpstreamLink for ModernClientLink {
         let state = self.bridge.core.state.lock();
         let has_tasks = state.tasks.values().any(ServerTask::is_active);
         !state.parked.is_empty() || has_tasks
+    }
+
+    /// Returns the longest time of a connection that is being opened.
+    fn time_to_start(&self) -> Option<Duration> {
+        let state = self.bridge.core.state.lock();
+        let connections = state.connections.values();
+        connections
+            .filter_map(|connection| connection.time_to_start())
+            .max()
     }
 
     async fn close(&self) {

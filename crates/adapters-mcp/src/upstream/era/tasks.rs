@@ -127,7 +127,6 @@ pub(super) fn declares_extension(capabilities: &str) -> bool {
         .is_some_and(|settings| !matches!(settings, "null" | "false"))
 }
 
-/// Returns capabilities with the tasks extension.
 pub(super) fn with_extension(capabilities: &str) -> String {
     let extensions = member(capabilities, "extensions").filter(|text| text.starts_with('{'));
     let extensions = with_member(extensions.unwrap_or("{}"), TASKS_EXTENSION, "{}");

@@ -77,7 +77,6 @@ fn is_loopback(address: IpAddr) -> bool {
     }
 }
 
-/// Returns whether connections to `address` are allowed.
 pub(in super::super) fn is_allowed(address: IpAddr) -> bool {
     match address {
         IpAddr::V4(v4) => {

@@ -241,7 +241,6 @@ pub(super) struct FailedRequest<'a> {
 }
 
 impl FailedRequest<'_> {
-    /// Returns the error for the request.
     pub(super) fn into_error(self) -> UpstreamError {
         if !self.is_connect {
             return UpstreamError::Lost {

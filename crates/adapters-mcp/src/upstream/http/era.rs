@@ -37,7 +37,6 @@ impl EraDetector {
         self.has_session.store(true, Ordering::Relaxed);
     }
 
-    /// Records that the session has ended.
     pub(super) fn end_session(&self) {
         self.has_session.store(false, Ordering::Relaxed);
     }

@@ -47,7 +47,6 @@ pub(super) struct HttpExchange {
     skipped: SkippedOutput,
 }
 
-/// The end of a stream of events.
 #[derive(Debug)]
 enum StreamEnd {
     Closed,

@@ -67,7 +67,6 @@ impl UpstreamEvents for HubEvents {
     }
 }
 
-/// A notification with its recipients.
 struct AddressedNotification {
     message: Message,
     /// The sessions, each with the id of its own request to which the notification belongs.

@@ -8,7 +8,7 @@ use riglm_domain::mcp::message::{Envelope, Message, MessageKind, RequestId};
 use riglm_domain::mcp::meta::RequestMeta;
 use riglm_domain::mcp::method;
 use riglm_domain::mcp::scan::unescape;
-use riglm_ports::upstream::{Exchange, SendOutcome, UpstreamError, UpstreamLink};
+use riglm_ports::upstream::{Exchange, SendOutcome, UpstreamError};
 
 use super::hub::{Hub, HubState};
 use super::requests::{CancelEffect, InFlight, Purpose, SharedSessionNumber, Waiter};
@@ -17,7 +17,7 @@ use super::rewriting::{with_id_member, without_capabilities};
 use super::session_handle::{DeliveryPath, Report};
 use super::shared_requests::SharedStep;
 
-pub(super) type Link = Arc<dyn UpstreamLink>;
+pub(super) use super::super::Link;
 
 impl Hub {
     pub(super) async fn send_from_session(

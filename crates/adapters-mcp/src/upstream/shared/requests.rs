@@ -25,7 +25,6 @@ pub(super) struct Waiter {
     pub(super) id: RequestId,
 }
 
-/// The purpose of a request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Purpose {
     /// A request of one session, which alone gets the answer.
@@ -113,7 +112,6 @@ impl Requests {
         Some(number)
     }
 
-    /// Adds a waiter to a request.
     pub(super) fn add_waiter(&mut self, number: u64, taker: Waiter) {
         if let Some(entry) = self.entries.get_mut(&number) {
             self.numbers.insert(taker.clone(), number);

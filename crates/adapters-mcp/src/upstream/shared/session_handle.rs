@@ -17,7 +17,6 @@ const MAX_WAITING: usize = 256;
 /// The time for which other sessions wait for a session whose queue is full.
 const SLOW_SESSION_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// A report to a session.
 #[derive(Debug)]
 pub(super) enum Report {
     /// A message, and the request on whose stream it arrived.
@@ -26,7 +25,6 @@ pub(super) enum Report {
     Unanswered(RequestId, UpstreamError),
 }
 
-/// The delivery path of a report.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum DeliveryPath {
     /// Delivers at once. Only the stream of the report waits for the session.
@@ -70,7 +68,6 @@ impl SharedSessionHandle {
         seat
     }
 
-    /// Delivers a report to the session.
     pub(super) async fn deliver(&self, report: Report, way: DeliveryPath) -> Result<(), TooSlow> {
         if self.left.is_cancelled() {
             return Ok(());

@@ -1,6 +1,7 @@
 //! The upstream link of one session that uses a shared connection.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use async_trait::async_trait;
 use riglm_domain::mcp::message::Message;
@@ -33,6 +34,10 @@ impl UpstreamLink for SessionLink {
 
     fn has_streams(&self) -> bool {
         self.link.has_streams()
+    }
+
+    fn time_to_start(&self) -> Option<Duration> {
+        self.link.time_to_start()
     }
 
     /// Cancels the requests and subscriptions of the session. The connection stays open for other

@@ -111,7 +111,6 @@ impl Subscriptions {
         unwanted
     }
 
-    /// Returns whether a resource has a subscriber.
     pub(super) fn has_subscribers(&self, uri: &str) -> bool {
         self.0.contains_key(uri)
     }

@@ -13,6 +13,7 @@ use tokio::time::{Instant, timeout, timeout_at};
 use tokio_util::sync::CancellationToken;
 
 use super::super::process_group::ProcessGroup;
+use super::start::Start;
 use super::stderr::{FailureLog, LastLines};
 
 /// The time limit for reporting the last messages of a process that has ended.
@@ -38,6 +39,7 @@ pub(super) struct Process {
     pub(super) stderr: JoinHandle<()>,
     pub(super) last_lines: LastLines,
     pub(super) failure_log: Arc<FailureLog>,
+    pub(super) start: Start,
 }
 
 impl Process {
@@ -57,6 +59,7 @@ impl Process {
         };
         let Some(reason) = reason.filter(|_| !closing.is_cancelled()) else {
             drop(events);
+            self.start.note_close();
             self.end(&closing).await;
             return;
         };

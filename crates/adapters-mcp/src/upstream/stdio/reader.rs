@@ -13,6 +13,7 @@ use super::super::limits::UpstreamLimits;
 use super::super::skipped_output::SkippedOutput;
 use super::lines::{Line, Lines};
 use super::oversized_answer;
+use super::start::Start;
 
 /// The time without output after which an ended process counts as silent. A descendant may hold the
 /// pipe open forever, while the output of the process itself arrives at once.
@@ -24,6 +25,7 @@ pub(super) struct Reader {
     pub(super) upstream: UpstreamName,
     pub(super) limits: UpstreamLimits,
     pub(super) events: Arc<dyn UpstreamEvents>,
+    pub(super) start: Start,
     pub(super) closing: CancellationToken,
     pub(super) exited: CancellationToken,
 }
@@ -64,11 +66,17 @@ impl Reader {
         match line {
             Line::Whole(text) if text.trim_ascii().is_empty() => {}
             Line::Whole(text) => match Message::parse(&text) {
-                Ok(message) => self.events.on_message(message, None).await,
+                Ok(message) => {
+                    self.start.note_answer();
+                    self.events.on_message(message, None).await;
+                }
                 // Servers may print anything to their output; the session continues without it.
                 Err(error) => skipped.note(&self.upstream, &error),
             },
-            Line::Cut { head, tail } => self.report_oversized(&head, &tail).await,
+            Line::Cut { head, tail } => {
+                self.start.note_answer();
+                self.report_oversized(&head, &tail).await;
+            }
         }
     }
 

@@ -33,7 +33,6 @@ pub(super) struct RetentionTotals {
 }
 
 impl RetentionTotals {
-    /// Returns the contribution of one stream.
     pub(super) fn of(stream: &EventQueue) -> Self {
         let is_unread = stream.reader == 0;
         Self {

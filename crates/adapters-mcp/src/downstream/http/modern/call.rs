@@ -20,7 +20,6 @@ use crate::downstream::http::reader::{COMMENT, KEEP_ALIVE, sse_response};
 use crate::downstream::http::reply;
 use crate::downstream::http::streamable::JSON_WITHIN;
 
-/// The answer to a request.
 #[derive(Debug)]
 pub(in super::super) struct Answer {
     pub(in super::super) data: Bytes,
@@ -204,7 +203,6 @@ pub(super) async fn cancel(session: Arc<ClientSession>, id: RequestId) {
     }
 }
 
-/// Returns the response with an answer as its body.
 fn answer_response(status: StatusCode, data: Bytes) -> Response {
     let mut response = reply::json(status, data);
     if status == StatusCode::SERVICE_UNAVAILABLE {

@@ -37,7 +37,7 @@ impl ClientKey {
         }
     }
 
-    pub(super) fn visitor(&self) -> &ClientIdentity {
+    pub(in super::super) fn visitor(&self) -> &ClientIdentity {
         &self.visitor
     }
 }

@@ -3,13 +3,13 @@
 use std::sync::Arc;
 
 use riglm_app::proxy::{ClientSession, Proxy};
+use riglm_domain::mcp::protocol::Transport;
 use riglm_domain::mcp::rpc_error::RpcError;
 
 use super::client_key::ClientKey;
 use super::link::ModernLink;
-use super::session_map::{KeyedSession, SessionMap, accept};
+use super::session_map::{KeyedSession, SessionMap};
 
-/// A session and its client link.
 type Entry = (Arc<ClientSession>, Arc<ModernLink>);
 
 impl KeyedSession for Entry {
@@ -22,7 +22,6 @@ impl KeyedSession for Entry {
     }
 }
 
-/// The sessions by client.
 #[derive(Debug, Default)]
 pub(in super::super) struct Clients(SessionMap<Entry>);
 
@@ -38,7 +37,9 @@ impl Clients {
     /// session.
     pub(super) fn find_or_accept(&self, proxy: &Proxy, key: &ClientKey) -> Result<Entry, RpcError> {
         let opened = self.0.find_or_open(proxy, key, |link| {
-            let session = accept(proxy, key, Arc::clone(&link))?;
+            let transport = Transport::StreamableHttp;
+            let session =
+                proxy.accept(transport, key.visitor(), Arc::<ModernLink>::clone(&link))?;
             Ok((session, link))
         });
         opened.or_else(|error| self.0.first_of(key.visitor()).ok_or(error))

@@ -45,7 +45,6 @@ pub(super) struct ResponseEvent {
 /// The receiver of the messages that belong to a request.
 #[derive(Clone, Debug)]
 pub(super) struct ResponseReceiver {
-    /// The events for the response.
     pub(super) queue: mpsc::Sender<ResponseEvent>,
     /// The session to notify when the client does not read.
     pub(super) session: Weak<ClientSession>,

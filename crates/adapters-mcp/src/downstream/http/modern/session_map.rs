@@ -6,9 +6,7 @@ use std::sync::Arc;
 
 use parking_lot::Mutex;
 use riglm_app::proxy::{ClientIdentity, ClientSession, Proxy};
-use riglm_domain::mcp::protocol::Transport;
 use riglm_domain::mcp::rpc_error::RpcError;
-use riglm_ports::downstream::ClientLink;
 
 use super::client_key::ClientKey;
 use super::link::ModernLink;
@@ -18,7 +16,6 @@ const SWEEP_EVERY: usize = 64;
 
 /// A session in a [`SessionMap`].
 pub(in super::super) trait KeyedSession: Clone {
-    /// Returns the session of the proxy.
     fn session(&self) -> &Arc<ClientSession>;
 
     /// Returns the link that receives the answers to its requests.
@@ -79,17 +76,4 @@ impl<T: KeyedSession> SessionMap<T> {
         all.min_by_key(|(key, _)| *key)
             .map(|(_, known)| known.clone())
     }
-}
-
-/// Opens a session of the proxy over HTTP.
-///
-/// # Errors
-///
-/// Returns the error of the proxy if it admits no further session.
-pub(in super::super) fn accept(
-    proxy: &Proxy,
-    key: &ClientKey,
-    link: Arc<impl ClientLink + 'static>,
-) -> Result<Arc<ClientSession>, RpcError> {
-    proxy.accept(Transport::StreamableHttp, key.visitor(), link)
 }

@@ -45,7 +45,6 @@ impl Endpoint {
     }
 }
 
-/// The parameters of a list.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct ListOptions {
     /// The way to search that the agent asks for.

@@ -3,12 +3,13 @@
 use std::sync::Arc;
 
 use riglm_app::proxy::{ClientIdentity, ClientSession, Proxy};
+use riglm_domain::mcp::protocol::Transport;
 use riglm_domain::mcp::rpc_error::RpcError;
 
 use super::definitions::Definitions;
 use super::provider::Provider;
 use super::session::{AgentLink, AgentSession};
-use crate::downstream::http::modern::{ClientKey, KeyedSession, ModernLink, SessionMap, accept};
+use crate::downstream::http::modern::{ClientKey, KeyedSession, ModernLink, SessionMap};
 
 impl KeyedSession for Arc<AgentSession> {
     fn session(&self) -> &Arc<ClientSession> {
@@ -45,7 +46,8 @@ impl Agents {
         let key = ClientKey::new(visitor, Some(&info), label);
         self.sessions.find_or_open(proxy, &key, |responses| {
             let link = Arc::new(AgentLink::new(responses));
-            let session = accept(proxy, &key, Arc::clone(&link))?;
+            let transport = Transport::StreamableHttp;
+            let session = proxy.accept(transport, key.visitor(), Arc::<AgentLink>::clone(&link))?;
             let definitions = Arc::clone(&self.definitions);
             let agent = AgentSession::new(session, link, provider, definitions);
             Ok(Arc::new(agent))

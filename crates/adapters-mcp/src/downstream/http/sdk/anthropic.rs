@@ -122,7 +122,6 @@ pub(super) fn server_arguments<'a>(tool: &AgentTool, arguments: &'a str) -> Cow<
     text.into()
 }
 
-/// Returns the `tool_result` block of a block.
 pub(super) fn result(block: &ToolBlock, outcome: &Outcome, array: &ToolArray) -> Value {
     let (content, is_error) = match outcome {
         Outcome::Output(output) => (content(output), output.is_error),

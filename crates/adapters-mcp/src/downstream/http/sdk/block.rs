@@ -31,7 +31,6 @@ pub(super) enum BlockKind {
     Search,
 }
 
-/// The blocks in the body of a request.
 #[derive(Debug)]
 pub(super) struct BlockRequest {
     pub(super) blocks: Vec<ToolBlock>,
@@ -50,16 +49,13 @@ pub(super) enum RequestForm {
     Arguments,
 }
 
-/// The outcome of a block.
 #[derive(Debug)]
 pub(super) enum Outcome {
-    /// The output of a call.
     Output(ToolOutput),
     /// The found tools, and the text of the answer.
     Found(FoundTools),
 }
 
-/// The tools that a search found.
 #[derive(Debug)]
 pub(super) struct FoundTools {
     /// The names in lists of the tools, the best one first.
@@ -71,7 +67,6 @@ pub(super) struct FoundTools {
 /// The reason why a body cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum BlockError {
-    /// The body is not JSON.
     #[error("the body is not JSON: {0}")]
     NotJson(serde_json::Error),
     /// The body has none of the forms.
@@ -91,10 +86,8 @@ pub(super) enum BlockError {
     Missing {
         /// The type of the block.
         kind: &'static str,
-        /// The name of the member.
         member: &'static str,
     },
-    /// A block has no type.
     #[error("a block of the body has no \"type\"")]
     NoType,
     /// The arguments of a block are no object.

@@ -20,10 +20,8 @@ pub(super) struct ToolOutput {
     pub(super) is_error: bool,
 }
 
-/// A part of a result.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum OutputPart {
-    /// A text.
     Text(String),
     /// An image of a type in [`IMAGES`].
     Image(EncodedFile),
@@ -38,7 +36,6 @@ pub(super) struct EncodedFile {
     pub(super) media_type: String,
     /// Its content in Base64.
     pub(super) data: String,
-    /// Its name.
     pub(super) name: String,
 }
 

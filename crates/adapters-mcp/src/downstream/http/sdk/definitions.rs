@@ -55,7 +55,6 @@ impl ToolDefinition {
         &self.text
     }
 
-    /// Returns the tool in the format of a provider.
     pub(super) fn for_provider(&self, provider: Provider) -> &ProviderTool {
         let place = match provider {
             Provider::Anthropic => &self.anthropic,
@@ -65,7 +64,6 @@ impl ToolDefinition {
     }
 }
 
-/// A tool in the format of a provider.
 #[derive(Debug)]
 pub(super) struct ProviderTool {
     /// The JSON text of the tool, loaded from the start.

@@ -12,7 +12,6 @@ use super::definitions::{ProviderTool, ToolDefinition};
 use super::tool_array::{AgentTool, ToolArray};
 use super::{anthropic, openai};
 
-/// A provider of models.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Provider {
     /// Anthropic, with its Messages API.

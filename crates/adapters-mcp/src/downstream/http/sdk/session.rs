@@ -40,10 +40,8 @@ pub(super) struct RequestProperties {
     pub(super) trace: Option<Arc<TraceContext>>,
 }
 
-/// The result of a request.
 #[derive(Debug)]
 pub(super) struct RequestResult {
-    /// Its JSON text.
     pub(super) text: String,
     /// The memory reservation of its size, to be kept as long as the text or what is made of it.
     pub(super) room: Option<ReservedMemory>,
@@ -80,7 +78,6 @@ struct ListParams<'a> {
     cursor: Option<&'a RawValue>,
 }
 
-/// The session of one agent.
 #[derive(Debug)]
 pub(super) struct AgentSession {
     session: Arc<ClientSession>,
@@ -115,7 +112,6 @@ impl AgentSession {
         }
     }
 
-    /// Returns the session of the proxy.
     pub(super) fn session(&self) -> &Arc<ClientSession> {
         &self.session
     }

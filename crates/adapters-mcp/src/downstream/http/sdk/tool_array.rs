@@ -32,10 +32,8 @@ pub(super) enum Loading {
     Deferred,
 }
 
-/// A tool of an agent.
 #[derive(Clone, Debug)]
 pub(super) struct AgentTool {
-    /// Its definition in the list.
     pub(super) definition: Arc<ToolDefinition>,
     pub(super) loading: Loading,
     /// The number of the first list without the tool, if its server no longer has it.
@@ -63,7 +61,6 @@ impl AgentTool {
     }
 }
 
-/// The tools of one agent.
 #[derive(Debug, Default)]
 pub(super) struct ToolArray {
     tools: Vec<AgentTool>,

@@ -80,7 +80,7 @@ impl EraSwitch {
         let limit = self.options.probe_timeout;
         let own = match own_id.filter(|_| is_discover) {
             Some(id) => {
-                let answer = self.ask(&inner, &id, message.clone(), limit).await;
+                let answer = self.probe(&inner, &id, message.clone(), limit).await;
                 Some((id, answer))
             }
             None => None,
@@ -93,7 +93,7 @@ impl EraSwitch {
             Some((_, answer)) if !is_refused(answer) => answer.clone(),
             _ => {
                 let probe = discover_for_nobody();
-                self.ask(&inner, &discover_id(), probe, limit).await
+                self.probe(&inner, &discover_id(), probe, limit).await
             }
         };
         // An answer that the closing caused is no evidence about the era.

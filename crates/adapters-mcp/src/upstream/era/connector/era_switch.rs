@@ -1,18 +1,21 @@
 //! The switch between a client session and the connections to its upstream.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use arc_swap::ArcSwap;
 use parking_lot::Mutex;
 use riglm_domain::mcp::message::{Message, RequestId};
+use riglm_domain::mcp::method;
 use riglm_domain::privacy::principal::Principal;
 use riglm_ports::upstream::{
     SendOutcome, UpstreamConnector, UpstreamError, UpstreamEvents, UpstreamLink,
 };
 use tokio::sync::OwnedMutexGuard;
+use tokio::time::timeout;
 
-use super::super::detection::Answer;
+use super::super::detection::{Answer, ping_id};
 use super::super::legacy_client::LegacyClientLink;
 use super::super::link_tasks::LinkTasks;
 use super::super::options::BridgeOptions;
@@ -21,6 +24,8 @@ use super::receiver::Receiver;
 
 /// The maximum number of replaced connections that stay open until the end of the session.
 const MAX_RETIRED: usize = 4;
+/// The time in which answers may arrive in another order than their requests.
+const OUT_OF_ORDER: Duration = Duration::from_millis(500);
 
 /// A connection to the upstream, which both eras may use.
 #[derive(Clone, Debug)]
@@ -194,6 +199,48 @@ impl EraSwitch {
         };
         inner.receiver.expect_no_more(id);
         answer
+    }
+
+    /// Sends a request whose answer tells the era of the server, and waits for its answer. Returns
+    /// `None` if the server has not answered within `limit`. A server that is still starting has the
+    /// time for its start, unless it answers a question that follows.
+    pub(super) async fn probe(
+        &self,
+        inner: &EraConnection,
+        id: &RequestId,
+        request: Message,
+        limit: Duration,
+    ) -> Option<Answer> {
+        let Some(start) = inner.link.time_to_start() else {
+            return self.ask(inner, id, request, limit).await;
+        };
+        let ping = ping_id();
+        let is_asked = AtomicBool::new(false);
+        let start = start.max(limit);
+        let asking = self.ask(inner, id, request, start);
+        let pinging = async {
+            tokio::time::sleep(limit).await;
+            is_asked.store(true, Ordering::Relaxed);
+            let question = Message::request(&ping, method::PING, None);
+            self.ask(inner, &ping, question, start).await
+        };
+        tokio::pin!(asking, pinging);
+        tokio::select! {
+            biased;
+            answer = &mut asking => {
+                if is_asked.load(Ordering::Relaxed) {
+                    // A process with a request in flight cannot be handed over.
+                    let _ = timeout(OUT_OF_ORDER, pinging).await;
+                    inner.receiver.expect_no_more(&ping);
+                }
+                answer
+            }
+            Some(Ok(_)) = &mut pinging => {
+                let answer = timeout(OUT_OF_ORDER, asking).await;
+                inner.receiver.expect_no_more(id);
+                answer.ok().flatten()
+            }
+        }
     }
 
     /// Changes the destination of messages, unless the link is closed.

@@ -5,6 +5,7 @@
 
 use std::collections::HashSet;
 use std::sync::Arc;
+use std::time::Duration;
 
 use async_trait::async_trait;
 use parking_lot::Mutex;
@@ -87,6 +88,10 @@ impl UpstreamLink for ObservedLink {
 
     fn has_streams(&self) -> bool {
         self.link.has_streams()
+    }
+
+    fn time_to_start(&self) -> Option<Duration> {
+        self.link.time_to_start()
     }
 
     async fn close(&self) {

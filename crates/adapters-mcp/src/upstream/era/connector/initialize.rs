@@ -57,7 +57,7 @@ impl EraSwitch {
             Refusal::Unanswered(_, error) => tells_the_era(error),
             // Known legacy servers sometimes fail for other reasons.
             Refusal::Lost(_) => !self.memory.speaks_legacy(),
-        };
+        } && !self.memory.is_configured();
         let junction = Arc::clone(self);
         self.tasks.spawn(async move {
             let mut place = Arc::clone(&junction.place).lock_owned().await;
@@ -120,7 +120,7 @@ impl EraSwitch {
         let Ok(inner) = self.open(place).await else {
             return false;
         };
-        let answer = self.ask(&inner, &discover_id(), probe, limit).await;
+        let answer = self.probe(&inner, &discover_id(), probe, limit).await;
         let Some(result) = answer
             .as_ref()
             .and_then(|answer| answer.as_ref().ok())

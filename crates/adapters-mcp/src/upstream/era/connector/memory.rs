@@ -4,6 +4,7 @@ use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
 use std::time::Duration;
 
 use parking_lot::Mutex;
+use riglm_domain::mcp::protocol::Era;
 use tokio::time::Instant;
 
 /// The time for which a refusal of modern requests is trusted. The upstream may have failed for
@@ -21,9 +22,30 @@ pub(super) struct EraMemory {
     legacy: AtomicU8,
     epoch: AtomicU64,
     refused: Mutex<Option<Instant>>,
+    /// The configured era, which never changes.
+    configured: Option<Era>,
 }
 
 impl EraMemory {
+    /// Returns the knowledge that the upstream speaks this era only.
+    pub(super) fn of(era: Era) -> Self {
+        let (modern, legacy) = match era {
+            Era::Modern => (YES, NO),
+            Era::Legacy => (NO, YES),
+        };
+        Self {
+            modern: modern.into(),
+            legacy: legacy.into(),
+            configured: Some(era),
+            ..Self::default()
+        }
+    }
+
+    /// Returns whether the era is configured, so that nothing is to be found out.
+    pub(super) fn is_configured(&self) -> bool {
+        self.configured.is_some()
+    }
+
     /// Returns whether the upstream answered like a modern server.
     pub(super) fn speaks_modern(&self) -> bool {
         self.modern.load(Ordering::Acquire) == YES
@@ -33,7 +55,7 @@ impl EraMemory {
     pub(super) fn refuses_modern(&self) -> bool {
         let refused = || *self.refused.lock();
         self.modern.load(Ordering::Acquire) == NO
-            && refused().is_some_and(|at| at.elapsed() < REFUSAL_HOLDS)
+            && (self.is_configured() || refused().is_some_and(|at| at.elapsed() < REFUSAL_HOLDS))
     }
 
     /// Returns whether it answered a handshake.
@@ -53,31 +75,39 @@ impl EraMemory {
 
     /// Stores that the upstream answered like a modern server.
     pub(super) fn found_modern(&self) {
-        self.modern.store(YES, Ordering::Release);
+        self.learn(&self.modern, YES);
     }
 
     /// Stores that it refused a modern request.
     pub(super) fn found_unmodern(&self) {
         let mut refused = self.refused.lock();
         *refused = Some(Instant::now());
-        self.modern.store(NO, Ordering::Release);
+        self.learn(&self.modern, NO);
     }
 
     /// Stores that it answered a handshake.
     pub(super) fn found_legacy(&self) {
-        self.legacy.store(YES, Ordering::Release);
+        self.learn(&self.legacy, YES);
     }
 
     /// Stores that it is a modern server that refused a handshake.
     pub(super) fn found_modern_only(&self) {
         self.found_modern();
-        self.legacy.store(NO, Ordering::Release);
+        self.learn(&self.legacy, NO);
     }
 
     /// Drops all knowledge, because a part of it proved wrong.
     pub(super) fn forget(&self) {
-        self.modern.store(UNKNOWN, Ordering::Release);
-        self.legacy.store(UNKNOWN, Ordering::Release);
-        self.epoch.fetch_add(1, Ordering::AcqRel);
+        self.learn(&self.modern, UNKNOWN);
+        self.learn(&self.legacy, UNKNOWN);
+        if !self.is_configured() {
+            self.epoch.fetch_add(1, Ordering::AcqRel);
+        }
+    }
+
+    fn learn(&self, era: &AtomicU8, answer: u8) {
+        if !self.is_configured() {
+            era.store(answer, Ordering::Release);
+        }
     }
 }

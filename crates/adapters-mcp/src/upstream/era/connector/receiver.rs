@@ -12,7 +12,7 @@ use riglm_ports::upstream::{UpstreamError, UpstreamEvents, UpstreamLink};
 use tokio::sync::oneshot;
 
 use super::super::detection::{
-    Answer, AnsweredRequest, contradicts_modern, discover_id, is_unmodern_failure,
+    Answer, AnsweredRequest, contradicts_modern, discover_id, is_unmodern_failure, ping_id,
 };
 use super::era_switch::{EraSwitch, Mode};
 use super::initialize::Refusal;
@@ -205,9 +205,9 @@ impl Receiver {
                 }
                 Some(message)
             }
-            Some(AnswerUse::Discovery) => Some(message),
             // A late answer to a probe of the bridge is dropped.
-            None => (*id != discover_id()).then_some(message),
+            None if [discover_id(), ping_id()].contains(id) => None,
+            Some(AnswerUse::Discovery) | None => Some(message),
         }
     }
 }

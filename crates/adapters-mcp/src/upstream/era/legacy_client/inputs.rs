@@ -27,7 +27,6 @@ pub(super) struct InputQuestions<'a> {
     pub(super) state: Option<&'a str>,
 }
 
-/// One request for input.
 #[derive(Debug)]
 pub(super) struct InputRequest<'a> {
     /// The key, as a JSON string.

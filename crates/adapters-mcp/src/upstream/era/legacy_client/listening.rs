@@ -20,7 +20,6 @@ use super::subscriptions::{
     Subscriptions,
 };
 
-/// The stream of notifications for the client.
 #[derive(Debug)]
 pub(super) struct NotificationStream {
     peers: Arc<Peers>,

@@ -58,7 +58,6 @@ impl MultiRoundCalls {
         self.requests.lock().owner(upstream).cloned()
     }
 
-    /// Ends a request of the client.
     pub(super) fn end(&self, client: &RequestId) -> Option<EndedRequest> {
         self.requests.lock().end(client)
     }
@@ -69,11 +68,6 @@ impl MultiRoundCalls {
         let client = requests.owner(upstream).cloned()?;
         requests.end(&client);
         Some(client)
-    }
-
-    /// Ends all requests. Returns the open questions, each with its request.
-    pub(super) fn end_all(&self) -> Vec<(RequestId, RequestId)> {
-        self.requests.lock().end_all()
     }
 
     /// Asks the client for the input that the server requires for the request `client`.

@@ -16,7 +16,6 @@ use crate::upstream::era::options::BridgeOptions;
 /// The legacy client and the modern server of one bridge.
 #[derive(Debug)]
 pub(super) struct Peers {
-    /// The connection to the server.
     pub(super) server: Arc<dyn UpstreamLink>,
     /// The receiver of messages for the client.
     pub(super) client: Arc<dyn UpstreamEvents>,
@@ -49,7 +48,6 @@ impl Peers {
         kind.id(self.n_ids.fetch_add(1, Ordering::Relaxed) + 1)
     }
 
-    /// Answers a request of the client with a result.
     pub(super) async fn answer(&self, id: &RequestId, result: &str) {
         self.deliver(Message::success(id, result), id).await;
     }

@@ -1,13 +1,14 @@
 //! The path of a message from a modern server to a legacy client.
 
+use async_trait::async_trait;
 use riglm_domain::mcp::edit::{member, meta, with_member, without_meta};
 use riglm_domain::mcp::internal_id::{InternalRequest, is_internal};
 use riglm_domain::mcp::message::{Envelope, Message, RequestId};
 use riglm_domain::mcp::meta::SUBSCRIPTION_ID;
 use riglm_domain::mcp::method;
-use riglm_ports::upstream::UpstreamError;
+use riglm_ports::upstream::{UpstreamError, UpstreamEvents};
 
-use super::LegacyBridge;
+use super::LegacyClientLink;
 use super::subscriptions::StreamOutcome;
 use crate::upstream::era::detection::code;
 
@@ -16,9 +17,9 @@ const RESOURCE_NOT_FOUND: &str = "-32002";
 /// The error code of modern revisions for this case, among others.
 const INVALID_PARAMS: i64 = -32602;
 
-impl LegacyBridge {
-    /// Receives a message of the server.
-    pub(super) async fn on_message(&self, message: Message, related: Option<RequestId>) {
+#[async_trait]
+impl UpstreamEvents for LegacyClientLink {
+    async fn on_message(&self, message: Message, related: Option<RequestId>) {
         let Some(envelope) = message.single().cloned() else {
             // Modern revisions have no batches, so it is forwarded unchanged.
             return self
@@ -42,8 +43,7 @@ impl LegacyBridge {
         }
     }
 
-    /// Handles a request that will get no answer.
-    pub(super) async fn on_unanswered(&self, request: RequestId, error: UpstreamError) {
+    async fn on_unanswered(&self, request: RequestId, error: UpstreamError) {
         if self
             .stream
             .note_ended(&request, StreamOutcome::Ended(error.clone()))
@@ -69,16 +69,17 @@ impl LegacyBridge {
         }
     }
 
-    /// Handles the end of the connection.
-    pub(super) async fn on_lost(&self, error: UpstreamError) {
-        let open = self.calls.end_all();
+    async fn on_lost(&self, error: UpstreamError) {
+        let open = self.calls.requests.lock().end_all();
         self.peers.tasks.closing().cancel();
         for (input, owner) in open {
             self.calls.withdraw(&input, &owner).await;
         }
         self.peers.client.on_lost(error).await;
     }
+}
 
+impl LegacyClientLink {
     /// Forwards an answer under the client's own id, or handles a request for input in it.
     async fn on_answer(&self, message: Message, envelope: &Envelope, related: Option<RequestId>) {
         // An error without an id answers the request on whose stream it came.

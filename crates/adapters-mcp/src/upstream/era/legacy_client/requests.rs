@@ -60,7 +60,6 @@ pub(super) struct EndedRequest {
     pub(super) task: Option<AwaitedTask>,
 }
 
-/// The effect of an answer of the client.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum AnswerEffect {
     /// None: the question is unknown, or not from the bridge.
@@ -140,7 +139,7 @@ impl Requests {
         })
     }
 
-    /// Removes all requests. Returns the open questions.
+    /// Removes all requests. Returns the open questions, each with its request.
     pub(super) fn end_all(&mut self) -> Vec<(RequestId, RequestId)> {
         self.open.clear();
         self.owners.clear();

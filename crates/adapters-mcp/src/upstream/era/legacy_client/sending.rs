@@ -9,10 +9,10 @@ use riglm_domain::mcp::rpc_error::{RpcError, RpcErrorCode};
 use riglm_ports::upstream::{Exchange, SendOutcome, UpstreamError};
 use serde_json::value::RawValue;
 
-use super::LegacyBridge;
+use super::LegacyClientLink;
 use super::subscriptions::SubscriptionWish;
 
-impl LegacyBridge {
+impl LegacyClientLink {
     /// Sends the members of a batch one by one.
     pub(super) async fn send_each(&self, batch: &Message) -> Result<SendOutcome, UpstreamError> {
         let members: Vec<&RawValue> = serde_json::from_slice(batch.raw()).unwrap_or_default();

@@ -65,7 +65,6 @@ pub(super) enum StreamOutcome {
     Ended(UpstreamError),
 }
 
-/// The next action.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum NextAction {
     Nothing,
@@ -233,7 +232,6 @@ impl Subscriptions {
         self.waiting.retain(|waiting| waiting.request != *request);
     }
 
-    /// Returns the next action.
     pub(super) fn next_action(&self, now: Instant) -> NextAction {
         if !self.is_started {
             return NextAction::Nothing;
@@ -312,7 +310,6 @@ impl Subscriptions {
         self.active.as_ref().is_some_and(|active| active.id == *id)
     }
 
-    /// Returns the id of the active stream.
     pub(super) fn active(&self) -> Option<RequestId> {
         self.active.as_ref().map(|active| active.id.clone())
     }

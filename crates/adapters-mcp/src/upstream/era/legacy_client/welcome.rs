@@ -22,7 +22,6 @@ fn capabilities(discovered: &str) -> &str {
         .unwrap_or("{}")
 }
 
-/// Returns the result of `initialize`.
 pub(super) fn initialize_result(params: &str, discovered: &str) -> String {
     let asked = member(params, "protocolVersion").and_then(unescape);
     let revision = asked

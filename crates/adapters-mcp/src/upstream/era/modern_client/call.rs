@@ -73,7 +73,6 @@ pub(super) enum CallEnd {
 #[derive(Clone, Debug)]
 pub(super) struct WaitingClient {
     pub(super) id: RequestId,
-    /// The token for progress.
     pub(super) progress_token: Option<RequestId>,
     pub(super) wants_log: bool,
 }
@@ -89,10 +88,8 @@ impl WaitingClient {
     }
 }
 
-/// The waiter of a call.
 #[derive(Debug)]
 pub(super) enum CallWaiter {
-    /// A request of the client.
     Taken(WaitingClient),
     /// None until a retry, because the client was asked for input.
     Parked {
@@ -129,7 +126,6 @@ pub(super) struct ServerRequest {
 }
 
 impl ServerRequest {
-    /// Returns the answer of the client.
     pub(super) fn answer_with(&self, result: &str) -> Message {
         Message::success(&self.id, result)
     }
@@ -146,16 +142,13 @@ impl ServerRequest {
 pub(super) struct Call {
     /// A number that is unique in the link.
     pub(super) number: u64,
-    /// The connection that carries it.
     pub(super) connection: Arc<Connection>,
     pub(super) method: Box<str>,
-    /// The message for the server.
     pub(super) message: Message,
     /// The progress token at the server.
     pub(super) progress_token: Option<RequestId>,
     /// The waiter.
     pub(super) seat: CallWaiter,
-    /// The progress of sending.
     pub(super) progress: SendProgress,
     /// Its task at the server.
     pub(super) task: TaskStage,
@@ -211,7 +204,6 @@ impl Call {
         name_questions(&mut self.open, &mut self.n_keys);
     }
 
-    /// Returns whether it requests a task as its answer.
     pub(super) fn requests_task(&self) -> bool {
         matches!(self.task, TaskStage::Requested | TaskStage::Assumed)
     }

@@ -84,6 +84,7 @@ impl Calls {
         let number = {
             let mut state = self.core.state.lock();
             let connection = self.connections.connection_for(&mut state, &hello)?;
+            connection.note_request(method);
             let number = state.next_number();
             let mut message = as_legacy(message, params, method);
             let mut task = TaskStage::None;

@@ -2,18 +2,20 @@
 //! replaces it.
 
 use std::collections::HashMap;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use parking_lot::Mutex;
 use riglm_domain::mcp::message::{Message, MessageKind, RequestId};
 use riglm_domain::mcp::method;
-use riglm_ports::upstream::{SendOutcome, UpstreamError, UpstreamLink};
+use riglm_ports::upstream::{SendOutcome, UpstreamError};
 use tokio::sync::{SetOnce, oneshot, watch};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use super::welcome::{Hello, Welcome};
+use crate::upstream::Link;
 
 #[derive(Clone, Debug)]
 enum Phase {
@@ -34,11 +36,15 @@ pub(super) struct Connection {
     // Locked while subscriptions change, so that an unsubscription cannot overtake a new
     // subscription.
     pub(super) subscribing: tokio::sync::Mutex<()>,
-    link: SetOnce<Arc<dyn UpstreamLink>>,
+    link: SetOnce<Link>,
     phase: watch::Sender<Phase>,
     welcome: OnceLock<Arc<Welcome>>,
     own: Mutex<HashMap<RequestId, AnswerSender>>,
     used: Mutex<Instant>,
+    /// Whether it is a process that another connection can take over.
+    is_process: AtomicBool,
+    /// Whether it carried other requests than those for lists.
+    has_calls: AtomicBool,
     leaving: CancellationToken,
     over: CancellationToken,
 }
@@ -55,15 +61,35 @@ impl Connection {
             welcome: OnceLock::new(),
             own: Mutex::default(),
             used: Mutex::new(Instant::now()),
+            is_process: AtomicBool::new(false),
+            has_calls: AtomicBool::new(false),
             leaving: CancellationToken::new(),
             over: CancellationToken::new(),
         }
     }
 
     /// Sets the sending half. Waiting messages are then sent.
-    pub(super) fn take_link(&self, link: Arc<dyn UpstreamLink>) {
+    pub(super) fn take_link(&self, link: Link) {
+        let is_process = link.time_to_start().is_some();
+        self.is_process.store(is_process, Ordering::Relaxed);
         // The connection is opened once, so an error cannot occur.
         let _ = self.link.set(link);
+    }
+
+    /// Returns the time that the server still has for its first answer.
+    pub(super) fn time_to_start(&self) -> Option<Duration> {
+        self.link.get()?.time_to_start()
+    }
+
+    /// Registers a request of the client with this method.
+    pub(super) fn note_request(&self, method: &str) {
+        let leaves_no_trace = method == method::SERVER_DISCOVER || method.ends_with("/list");
+        self.has_calls.fetch_or(!leaves_no_trace, Ordering::Relaxed);
+    }
+
+    /// Returns whether another connection can go on with the process of this one.
+    pub(super) fn can_be_handed_over(&self) -> bool {
+        self.is_process.load(Ordering::Relaxed) && !self.has_calls.load(Ordering::Relaxed)
     }
 
     /// Sets the connection up with the handshake of the client `hello`.

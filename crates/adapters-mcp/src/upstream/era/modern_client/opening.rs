@@ -1,9 +1,9 @@
 //! The opening of connections, their assignment to requests, and their end.
 
 use std::sync::{Arc, Weak};
-use std::time::Duration;
 
 use riglm_ports::upstream::{UpstreamConnector, UpstreamError};
+use tokio::time::timeout;
 
 use super::ModernBridge;
 use super::asking::Questions;
@@ -61,6 +61,7 @@ impl Connections {
             connection.touch();
             return Ok(Arc::clone(connection));
         }
+        let predecessor = take_predecessor(state);
         if state.current.len() >= MAX_CONNECTIONS {
             evict(state)?;
         }
@@ -77,35 +78,42 @@ impl Connections {
         self.core.changed.notify_one();
         self.core
             .tasks
-            .spawn(Arc::clone(self).open(Arc::clone(&connection)));
+            .spawn(Arc::clone(self).open(Arc::clone(&connection), predecessor));
         Ok(connection)
     }
 
-    /// Opens a connection and sets it up.
-    async fn open(self: Arc<Self>, connection: Arc<Connection>) {
-        let limit = self.core.options.handshake_timeout;
-        let opened = tokio::time::timeout(limit, self.try_open(&connection, limit)).await;
-        if let Err(error) = opened.unwrap_or(Err(UpstreamError::NoAnswer)) {
+    /// Opens a connection and sets it up, if possible with the process of its predecessor.
+    async fn open(
+        self: Arc<Self>,
+        connection: Arc<Connection>,
+        predecessor: Option<Arc<Connection>>,
+    ) {
+        if let Some(predecessor) = predecessor {
+            predecessor.close().await;
+            predecessor.end(connection_lost());
+        }
+        if let Err(error) = self.try_open(&connection).await {
             tracing::debug!("failed to set up a legacy connection: {error}");
             connection.close().await;
             self.note_ended(&connection, error).await;
         }
     }
 
-    async fn try_open(
-        &self,
-        connection: &Arc<Connection>,
-        limit: Duration,
-    ) -> Result<(), UpstreamError> {
+    async fn try_open(&self, connection: &Arc<Connection>) -> Result<(), UpstreamError> {
         let events = Arc::new(LegacyEvents::new(Weak::clone(&self.bridge), connection));
-        let link = self.connector.connect(&self.core.principal, events).await?;
-        connection.take_link(link);
+        let connecting = self.connector.connect(&self.core.principal, events);
+        let limit = self.core.options.handshake_timeout;
+        let link = timeout(limit, connecting).await;
+        connection.take_link(link.unwrap_or(Err(UpstreamError::NoAnswer))?);
         if self.core.is_closed() {
             // The link was closed in between, so no other task closes this connection.
             connection.close().await;
             return Err(connection_lost());
         }
-        connection.set_up(limit).await
+        // The time of a handshake does not begin while the server is still starting.
+        let limit = limit.max(connection.time_to_start().unwrap_or_default());
+        let set_up = timeout(limit, connection.set_up(limit)).await;
+        set_up.unwrap_or(Err(UpstreamError::NoAnswer))
     }
 
     /// Retires a connection whose session the server has forgotten. Pending answers may still
@@ -134,6 +142,20 @@ impl Connections {
             }
         }
     }
+}
+
+/// Removes a connection whose process another one can use.
+fn take_predecessor(state: &mut BridgeState) -> Option<Arc<Connection>> {
+    let idle = state
+        .current
+        .values()
+        .filter(|number| !state.is_busy(**number));
+    let mut idle = idle.filter_map(|number| state.connections.get(number));
+    let found = idle
+        .find(|connection| connection.can_be_handed_over())
+        .cloned()?;
+    state.remove_connection(found.number, || CallEnd::Failed(connection_lost()));
+    Some(found)
 }
 
 /// Closes a connection that is not in use.

@@ -23,7 +23,6 @@ use riglm_app::clock::SystemClock;
 /// Separates the seals of states from other signatures with the same key.
 const CONTEXT: &[u8] = b"riglm request state 1\n";
 
-/// The purpose of a retry.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) enum Purpose {
     /// Continues the parked call of this name.

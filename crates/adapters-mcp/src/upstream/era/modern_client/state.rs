@@ -37,11 +37,9 @@ pub(super) struct ListenFilter {
 /// A `subscriptions/listen` request in flight.
 #[derive(Debug)]
 pub(super) struct ListenRequest {
-    /// The requested filter.
     pub(super) wanted: ListenFilter,
     /// The confirmed filter; `None` before the acknowledgement.
     pub(super) honoured: Option<ListenFilter>,
-    /// The connection of its subscriptions.
     pub(super) connection: Option<Arc<Connection>>,
     /// The notifications that arrived before the acknowledgement.
     pub(super) early: Vec<Message>,
@@ -56,7 +54,6 @@ pub(super) struct ListenRequest {
 pub(super) struct BridgeState {
     /// The connections that have not ended.
     pub(super) connections: HashMap<u64, Arc<Connection>>,
-    /// The connections for new requests.
     pub(super) current: HashMap<ConnectionKey, u64>,
     /// The calls by number; the last one is the newest.
     pub(super) calls: BTreeMap<u64, Call>,
@@ -66,7 +63,6 @@ pub(super) struct BridgeState {
     pub(super) parked: HashMap<Box<str>, u64>,
     /// The server requests that wait for a call.
     pub(super) kept: Vec<KeptRequest>,
-    /// The listen requests of the client.
     pub(super) listens: HashMap<RequestId, ListenRequest>,
     /// The tasks of the server that the client asks about, by name.
     pub(super) tasks: HashMap<Box<str>, ServerTask>,

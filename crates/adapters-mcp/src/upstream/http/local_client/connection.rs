@@ -31,7 +31,6 @@ pub(super) struct LocalConnection {
     driver: Option<Driver>,
 }
 
-/// The outcome of sending a request.
 pub(super) enum RequestOutcome {
     /// The server has sent the head of a response.
     Answered(Response<LocalBody>),
