@@ -487,7 +487,6 @@ fn is_same_choice(one: &ListEpoch, other: &ListEpoch) -> bool {
         && one.search_first == other.search_first
 }
 
-/// Returns whether a fallback selected the list.
 pub(super) fn is_fallback(epoch: &ListEpoch) -> bool {
     match epoch.mode {
         SelectionMode::Prediction

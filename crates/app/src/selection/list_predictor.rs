@@ -25,7 +25,6 @@ impl ListPredictor {
         Self(predictions)
     }
 
-    /// Returns whether learning is on.
     pub(super) fn is_on(&self) -> bool {
         self.0.are_on()
     }

@@ -276,11 +276,17 @@ impl Lists {
             let pool = pool.into_iter().map(|at| tools[at].tool.clone());
             Arc::new(ToolSet::new(pool.collect()))
         };
+        let held = {
+            let state = scope.state.lock();
+            let is_held = |held: &Arc<_>| Arc::ptr_eq(held, &epoch);
+            (state.epoch.as_ref().filter(|held| is_held(held))).and(state.known.clone())
+        };
         let rendering = Rendering {
             policy,
             marks: &marks,
             catalog,
             pool,
+            known: held.as_deref().unwrap_or(&epoch.known),
             is_fallback,
             until: next_planned(&scope, &inputs, &epoch),
             revision,

@@ -137,7 +137,6 @@ impl OperatorOverrides {
     }
 }
 
-/// Returns the overrides that forbid a tool.
 pub(super) fn forbidding(overrides: &[ToolOverride]) -> impl Iterator<Item = &ToolOverride> {
     let forbids = |one: &&ToolOverride| one.action == OverrideAction::Forbid;
     overrides.iter().filter(forbids)

@@ -83,7 +83,6 @@ impl OperatorSettings {
         self.revision.fetch_add(1, Ordering::AcqRel);
     }
 
-    /// Returns the overrides.
     pub(super) fn overrides(&self) -> Arc<Vec<ToolOverride>> {
         self.overrides.all()
     }

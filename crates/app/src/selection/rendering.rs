@@ -1,12 +1,13 @@
 //! Rendering of an epoch: the list that a client sees, with its texts.
 
-use std::collections::HashSet;
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, HashSet};
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::{Arc, OnceLock};
 
 use jiff::Timestamp;
 use riglm_domain::catalog::tool::ToolRef;
-use riglm_domain::id::OverrideId;
+use riglm_domain::id::{OverrideId, UpstreamName};
 use riglm_domain::mcp::edit::with_meta;
 use riglm_domain::selection::epoch::ListEpoch;
 use riglm_domain::selection::shown::{SelectionMode, SelectionReason, ToolSet};
@@ -71,6 +72,7 @@ pub struct ShownList {
     /// The positions, ascending.
     ascending: Vec<usize>,
     loaded_at_once: HashSet<usize>,
+    servers: Vec<(UpstreamName, usize)>,
     text: OnceLock<Arc<str>>,
 }
 
@@ -143,6 +145,7 @@ impl ShownList {
         std::ptr::eq(self, other)
             || (self.search_first == other.search_first
                 && self.own_tools() == other.own_tools()
+                && self.servers == other.servers
                 && texts(self) == texts(other))
     }
 
@@ -175,6 +178,13 @@ impl ShownList {
             ) if self.policy != ListPolicyName::Hints => OwnToolsUse::All,
             _ => OwnToolsUse::Search,
         }
+    }
+
+    /// Returns the servers whose tools could be selected, with their numbers of tools, the largest
+    /// first. They are the same throughout an epoch, except that servers without a visible tool go.
+    /// Empty if the list hides nothing, or if there is one server.
+    pub(crate) fn servers(&self) -> &[(UpstreamName, usize)] {
+        &self.servers
     }
 
     /// Returns the tools in the order of the list.
@@ -249,6 +259,8 @@ pub(super) struct Rendering<'a> {
     pub(super) marks: &'a [ToolMark],
     pub(super) catalog: &'a Arc<Catalog>,
     pub(super) pool: Arc<ToolSet>,
+    /// The tools that were available when the epoch began.
+    pub(super) known: &'a ToolSet,
     pub(super) is_fallback: bool,
     pub(super) until: Option<Timestamp>,
     /// The revision of overrides and options.
@@ -270,6 +282,7 @@ pub(super) fn render(
         marks,
         catalog,
         pool,
+        known,
         is_fallback,
         until,
         revision,
@@ -312,30 +325,29 @@ pub(super) fn render(
         && positions.len() < tools.len()
         && [positions.len(), chosen.len()] == [n_selected; 2]
         && chosen.iter().all(|at| is_there.contains(at));
-    // If marking a few tools saves nothing, all tools are loaded at once.
-    let is_settled = matches!(
-        epoch.reason,
-        Some(
-            SelectionReason::NotPaying
-                | SelectionReason::SmallCatalog
-                | SelectionReason::ColdStart
-                | SelectionReason::NothingLearned
-        )
-    ) && epoch.mode == SelectionMode::All;
-    let loaded_at_once = if policy == ListPolicyName::Hints && is_settled {
-        positions.iter().copied().collect()
-    } else if policy == ListPolicyName::Hints && epoch.mode != SelectionMode::All {
+    let loaded_at_once = if policy == ListPolicyName::Hints {
         let pinned = positions
             .iter()
             .copied()
             .filter(|at| mark(*at) == ToolMark::Pin);
-        chosen.into_iter().chain(pinned).collect()
+        loaded_at_once(epoch, &positions, chosen.into_iter().chain(pinned))
     } else {
         HashSet::new()
     };
     let is_all = positions.len() == tools.len();
     let mut ascending = positions.clone();
     ascending.sort_unstable();
+    let servers = if is_all {
+        Vec::new()
+    } else {
+        let visible = canonical
+            .iter()
+            .filter(|at| mark(**at) != ToolMark::Exclude);
+        let visible: HashSet<&UpstreamName> = visible.map(|at| &tools[*at].tool.upstream).collect();
+        servers_of(known, |server| {
+            catalog.lacks_upstreams() || visible.contains(server)
+        })
+    };
     ShownList {
         policy,
         epoch: epoch.epoch,
@@ -360,8 +372,51 @@ pub(super) fn render(
         ascending,
         positions,
         loaded_at_once,
+        servers,
         text: OnceLock::new(),
     }
+}
+
+/// Returns the positions that a client with a search of its own loads at once, out of those of its
+/// list. `likely` are the selected tools and the pinned ones.
+fn loaded_at_once(
+    epoch: &ListEpoch,
+    positions: &[usize],
+    likely: impl Iterator<Item = usize>,
+) -> HashSet<usize> {
+    if epoch.mode != SelectionMode::All {
+        return likely.collect();
+    }
+    // If marking a few tools saves nothing, all tools are loaded at once.
+    match epoch.reason {
+        Some(
+            SelectionReason::NotPaying
+            | SelectionReason::SmallCatalog
+            | SelectionReason::ColdStart
+            | SelectionReason::NothingLearned,
+        ) => positions.iter().copied().collect(),
+        _ => HashSet::new(),
+    }
+}
+
+/// Returns the servers of these tools with their numbers of tools, the largest first. Empty if there
+/// is one.
+fn servers_of(
+    known: &ToolSet,
+    is_named: impl Fn(&UpstreamName) -> bool,
+) -> Vec<(UpstreamName, usize)> {
+    let mut n_tools: BTreeMap<&UpstreamName, usize> = BTreeMap::new();
+    for tool in known.tools() {
+        *n_tools.entry(&tool.upstream).or_default() += 1;
+    }
+    let named = n_tools.into_iter().filter(|(server, _)| is_named(server));
+    let mut servers: Vec<(UpstreamName, usize)> =
+        named.map(|(server, n)| (server.clone(), n)).collect();
+    servers.sort_by_key(|(_, n)| Reverse(*n));
+    if servers.len() < 2 {
+        servers.clear();
+    }
+    servers
 }
 impl ListedTools for ShownList {
     fn shows(&self, tool: &ToolRef) -> bool {

@@ -552,6 +552,7 @@ fn typical_ranking(tools: &[CatalogTool]) -> Vec<(usize, f64)> {
             server: tool.tool.upstream.as_str(),
             name: tool.tool.tool.as_str(),
             read_only: ReadOnlyHint::of_definition(&tool.definition),
+            n_bytes: tool.definition.len(),
         })
         .collect();
     initial_order(&unknown)

@@ -10,9 +10,11 @@ use crate::id::{ToolName, UpstreamName};
 
 /// The separator between the name of an upstream and the name of a tool or prompt.
 pub const SEPARATOR: &str = "__";
-/// The maximum length of a generated name. Common hosts accept `^[a-zA-Z0-9_-]{1,64}$` and nothing
-/// else.
-pub const MAX_LEN: usize = 64;
+/// The maximum length of a generated name. Providers accept `^[a-zA-Z0-9_-]{1,64}$` and nothing else,
+/// and clients put a prefix of their own before it, such as `mcp__riglm__`.
+pub const MAX_LEN: usize = 52;
+/// The maximum length of the names that earlier versions made.
+const EARLIER_MAX_LEN: usize = 64;
 /// The number of hexadecimal digits of the hash in a shortened name.
 const HASH_LEN: usize = 8;
 
@@ -27,39 +29,53 @@ pub enum NamespacePolicy {
     Collision,
 }
 
-/// Returns `{upstream}__{name}`, with at most 64 characters of `[A-Za-z0-9_-]`. Other characters
+/// Returns `{upstream}__{name}`, with at most 52 characters of `[A-Za-z0-9_-]`. Other characters
 /// become `_`. A name that is changed or cut by that ends with 8 digits of the SHA-256 of the whole
 /// name. The result is the same on every machine.
 #[must_use]
 pub fn prefixed_name(upstream: &UpstreamName, name: &str) -> String {
+    name_within(MAX_LEN, upstream, name)
+}
+
+/// Returns the result that [`prefixed_name`] had while names had at most 64 characters. Operators and
+/// clients may have kept it.
+#[must_use]
+pub fn earlier_name(upstream: &UpstreamName, name: &str) -> String {
+    name_within(EARLIER_MAX_LEN, upstream, name)
+}
+
+fn name_within(max_len: usize, upstream: &UpstreamName, name: &str) -> String {
     let whole = format!("{upstream}{SEPARATOR}{name}");
-    if whole.len() <= MAX_LEN && whole.bytes().all(is_plain) {
+    if whole.len() <= max_len && whole.bytes().all(is_plain) {
         return whole;
     }
-    shorten_with_hash(&whole, &whole)
+    shorten_with_hash(max_len, &whole, &whole)
 }
 
 /// Returns all names by which an operator may refer to a tool, independent of the names that
 /// clients see: the name that the upstream gave it, the same with the unchanged name of the
-/// upstream as a prefix, and the result of [`prefixed_name`] if it differs.
+/// upstream as a prefix, and the results of [`prefixed_name`] and [`earlier_name`] if they differ.
 #[must_use]
 pub fn tool_aliases(upstream: &UpstreamName, own: &ToolName) -> Vec<ToolName> {
-    let written = format!("{upstream}{SEPARATOR}{}", own.as_str());
-    let made = prefixed_name(upstream, own.as_str());
-    let other = (made != written).then_some(made);
-    let named = [Some(written), other].into_iter().flatten();
-    let named = named.map(|name| ToolName::from(name.as_str()));
+    let name = own.as_str();
+    let mut named = vec![format!("{upstream}{SEPARATOR}{name}")];
+    for made in [prefixed_name(upstream, name), earlier_name(upstream, name)] {
+        if !named.contains(&made) {
+            named.push(made);
+        }
+    }
+    let named = named.iter().map(|name| ToolName::from(name.as_str()));
     std::iter::once(own.clone()).chain(named).collect()
 }
 
 /// Returns the beginning of `whole`, without special characters, followed by the hash of
-/// `identity`.
-fn shorten_with_hash(whole: &str, identity: &str) -> String {
+/// `identity`: `max_len` characters at most.
+fn shorten_with_hash(max_len: usize, whole: &str, identity: &str) -> String {
     let digest = Sha256::digest(identity.as_bytes());
     let hash = hex::encode(digest);
     let mut short: String = whole
         .chars()
-        .take(MAX_LEN - HASH_LEN - 1)
+        .take(max_len - HASH_LEN - 1)
         .map(|c| match u8::try_from(c) {
             Ok(byte) if is_plain(byte) => c,
             _ => '_',
@@ -116,7 +132,7 @@ pub fn shown_names(
             while taken.contains(&new) {
                 salt += 1;
                 let whole = format!("{upstream}{SEPARATOR}{name}");
-                new = shorten_with_hash(&whole, &format!("{whole}\0{salt}"));
+                new = shorten_with_hash(MAX_LEN, &whole, &format!("{whole}\0{salt}"));
             }
             taken.insert(new.clone());
             own.push(Some(new));
@@ -147,6 +163,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
+    use crate::catalog::tool::ToolRef;
 
     fn upstream(name: &str) -> UpstreamName {
         UpstreamName::parse(name).unwrap()
@@ -187,7 +204,10 @@ mod tests {
         assert!(may_be_hashed(&names("fs.rm")[2]));
         let long = "x".repeat(100);
         assert_eq!(names(&long)[1], format!("fs__{long}"));
-        assert_eq!(names(&long).len(), 3);
+        let lengths: Vec<usize> = names(&long)[2..].iter().map(String::len).collect();
+        assert_eq!(lengths, [MAX_LEN, EARLIER_MAX_LEN]);
+        // The earlier name was the whole one.
+        assert_eq!(names(&"x".repeat(60)).len(), 3);
     }
 
     #[test]
@@ -223,6 +243,19 @@ mod tests {
     }
 
     proptest! {
+        #[test]
+        fn a_tool_keeps_the_name_that_earlier_versions_showed(own in "[a-z_./é]{0,80}") {
+            let tool = ToolRef { upstream: upstream("fs"), tool: own.as_str().into() };
+            let earlier = earlier_name(&tool.upstream, &own);
+            prop_assert!(earlier.len() <= EARLIER_MAX_LEN);
+            prop_assert!(tool_aliases(&tool.upstream, &tool.tool).contains(&earlier.as_str().into()));
+            prop_assert!(tool.is_named(&earlier) && tool.is_shown_as(&earlier));
+            let now = prefixed_name(&tool.upstream, &own);
+            // Names that fit within the new length are not changed again.
+            prop_assert!(now == earlier || earlier.len() > MAX_LEN);
+            prop_assert!(tool.is_named(&now) && tool.is_shown_as(&now));
+        }
+
         #[test]
         fn names_are_short_plain_and_unique(
             lists in proptest::collection::vec(proptest::collection::vec(".{0,80}", 0..6), 1..4)

@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 use sha2::{Digest, Sha256};
 
-use crate::catalog::naming::{may_be_hashed, prefixed_name};
+use crate::catalog::naming::{earlier_name, may_be_hashed, prefixed_name};
 use crate::id::{IdError, ToolName, UpstreamName};
 use crate::privacy::canonical::write_canonical;
 
@@ -188,9 +188,15 @@ impl ToolRef {
             name.strip_prefix(self.upstream.as_str())?
                 .strip_prefix("__")
         };
-        own == name
-            || shown() == Some(own)
-            || (may_be_hashed(name) && prefixed_name(&self.upstream, own) == name)
+        own == name || shown() == Some(own) || (may_be_hashed(name) && self.is_shown_as(name))
+    }
+
+    /// Returns whether lists of several upstreams show this tool under a name, or did so in earlier
+    /// versions.
+    #[must_use]
+    pub fn is_shown_as(&self, name: &str) -> bool {
+        let own = self.tool.as_str();
+        prefixed_name(&self.upstream, own) == name || earlier_name(&self.upstream, own) == name
     }
 }
 

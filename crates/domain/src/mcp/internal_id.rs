@@ -41,10 +41,12 @@ pub enum InternalRequest {
     BridgedInput,
     /// A request of the bridge about a task of a server.
     BridgedTask,
+    /// A request of a health check.
+    HealthCheck,
 }
 
 impl InternalRequest {
-    const ALL: [Self; 13] = [
+    const ALL: [Self; 14] = [
         Self::FanOut,
         Self::ToolList,
         Self::Initialize,
@@ -58,6 +60,7 @@ impl InternalRequest {
         Self::BridgedRetry,
         Self::BridgedInput,
         Self::BridgedTask,
+        Self::HealthCheck,
     ];
 
     fn name(self) -> &'static str {
@@ -74,6 +77,7 @@ impl InternalRequest {
             Self::BridgedRetry => "retry",
             Self::BridgedInput => "input",
             Self::BridgedTask => "task",
+            Self::HealthCheck => "check",
         }
     }
 
@@ -118,8 +122,6 @@ pub enum SingleRequest {
     Initialize,
     /// The log level of a modern client for a legacy server.
     LogLevel,
-    /// The handshake of a health check.
-    HealthCheck,
 }
 
 impl SingleRequest {
@@ -130,7 +132,6 @@ impl SingleRequest {
             Self::Discover => "discover",
             Self::Initialize => "init",
             Self::LogLevel => "log-level",
-            Self::HealthCheck => "check",
         };
         RequestId::Text(format!("{INTERNAL_PREFIX}{name}").into())
     }
@@ -196,7 +197,6 @@ mod tests {
             (SingleRequest::Discover, "riglm:discover"),
             (SingleRequest::Initialize, "riglm:init"),
             (SingleRequest::LogLevel, "riglm:log-level"),
-            (SingleRequest::HealthCheck, "riglm:check"),
         ];
         for (request, text) in ids {
             assert_eq!(request.id(), id(text));

@@ -344,6 +344,16 @@ impl KeyedHasher {
         }
     }
 
+    /// Returns a hasher under another key, derived from the key of this one. Hashes for different
+    /// purposes cannot be compared with each other or with those of this hasher.
+    #[must_use]
+    pub fn for_purpose(&self, purpose: &str) -> Self {
+        // Otherwise only long texts are hashed under the key of BLAKE3, so no hash of any text
+        // reveals a part of the new key.
+        let mut hasher = (*self.long).clone();
+        Self::new(hasher.update(purpose.as_bytes()).finalize().as_bytes())
+    }
+
     /// Hashes the canonical form of a JSON text; an absent text counts as `{}`.
     ///
     /// # Errors
@@ -442,6 +452,17 @@ mod tests {
         assert_eq!(hash.to_string().len(), 32);
         assert_eq!(KeyedHash::from_hex(&hash.to_string()), Some(hash));
         assert_eq!(one.hash_json(None), one.hash_json(Some("{}")));
+    }
+
+    #[test]
+    fn hashes_for_different_purposes_differ() {
+        let hasher = KeyedHasher::new(&[1; 32]);
+        let one = hasher.for_purpose("one").hash_text("x");
+        assert_eq!(hasher.for_purpose("one").hash_text("x"), one);
+        assert_ne!(hasher.for_purpose("two").hash_text("x"), one);
+        assert_ne!(hasher.hash_text("x"), one);
+        let other = KeyedHasher::new(&[2; 32]);
+        assert_ne!(other.for_purpose("one").hash_text("x"), one);
     }
 
     #[test]

@@ -30,6 +30,7 @@ mod fallback;
 mod forecasts;
 mod histories;
 mod options;
+mod servers;
 mod topical;
 mod widening;
 

@@ -25,7 +25,7 @@ fn harbour(n_boats: usize) -> Arc<Catalog> {
     Arc::new(Catalog::new(tools.collect(), Vec::new()))
 }
 
-fn cold(options: FilteringConfig) -> Lists {
+pub(super) fn cold(options: FilteringConfig) -> Lists {
     Lists::new(ListsParts {
         experiments: None,
         search: SearchTerms::default(),
