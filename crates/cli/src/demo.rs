@@ -1,26 +1,16 @@
-//! The demonstration: small MCP servers with real tools, and clients that call them.
+//! The demonstration: small MCP servers, and clients that call them.
 //!
 //! Each server is a process, `riglm __demo-server NAME`, that speaks MCP over standard input and
-//! output. Its tools work in a sandbox folder, or in memory. The clients speak Streamable HTTP: one
-//! in a revision with handshakes and sessions, one in a revision without. They play recorded
-//! sessions of agents through one proxy.
+//! output. Its tools and their answers are data, `demo/servers.json`; what a call changes is in
+//! memory. The clients speak Streamable HTTP: one in a revision with handshakes and sessions, one in
+//! a revision without. They play recorded sessions of agents through one proxy.
 
-mod arithmetic;
-mod calc;
-mod calendar;
+mod answer;
 mod client;
-mod difference;
-mod files;
-mod notes;
-mod sandbox;
 mod script;
 mod server;
-mod text;
-mod tool;
-mod tracker;
-mod units;
+mod template;
 
-use std::path::Path;
 use std::sync::atomic::{AtomicI64, Ordering};
 
 use anyhow::Context;
@@ -30,22 +20,24 @@ use riglm_ports::clock::Clock;
 use rmcp::model::Tool;
 use rmcp::transport::IntoTransport;
 use rmcp::{RoleServer, ServiceExt};
+use serde::Deserialize;
 use strum::{EnumString, IntoStaticStr, VariantArray};
 
 pub use client::{CallAnswer, Connection, DemoClient};
 pub use script::{ExpectedResult, Script, ScriptedCall, ScriptedSession};
 
-use sandbox::Sandbox;
-use server::ToolServer;
-use tool::DemoTool;
+use server::{SERVERS, ServerData, ToolServer};
 
 /// A server of the demonstration.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, IntoStaticStr, EnumString, VariantArray)]
+#[derive(
+    Clone, Copy, Debug, PartialEq, Eq, IntoStaticStr, EnumString, VariantArray, Deserialize,
+)]
 #[strum(serialize_all = "snake_case")]
+#[serde(rename_all = "snake_case")]
 pub enum DemoServer {
-    /// A server that reads and writes files of the sandbox folder.
+    /// A server for the files of a team.
     Files,
-    /// A server that stores notes in memory.
+    /// A server that stores notes.
     Notes,
     /// A server for the issues of a project.
     Tracker,
@@ -70,23 +62,17 @@ impl DemoServer {
     /// Returns the definitions of all tools, with the names that they have behind the proxy.
     #[must_use]
     pub fn definitions(self) -> Vec<Tool> {
-        let definitions = self.tools().iter().map(DemoTool::definition);
-        let named = definitions.map(|mut tool| {
+        let definitions = self.data().tools.iter();
+        let named = definitions.map(|tool| {
+            let mut tool = tool.definition.clone();
             tool.name = format!("{}__{}", self.name(), tool.name).into();
             tool
         });
         named.collect()
     }
 
-    fn tools(self) -> &'static [DemoTool] {
-        match self {
-            Self::Files => files::TOOLS,
-            Self::Notes => notes::TOOLS,
-            Self::Tracker => tracker::TOOLS,
-            Self::Calendar => calendar::TOOLS,
-            Self::Text => text::TOOLS,
-            Self::Calc => calc::TOOLS,
-        }
+    fn data(self) -> &'static ServerData {
+        &SERVERS[self.name()]
     }
 }
 
@@ -114,30 +100,21 @@ impl Clock for DemoClock {
     }
 }
 
-/// Runs a server over standard input and output, until the input ends. Without a sandbox folder, it
-/// makes a temporary one.
+/// Runs a server over standard input and output, until the input ends.
 ///
 /// # Errors
 ///
-/// Returns the error of opening the sandbox, or of serving the client.
-pub async fn serve_stdio(server: DemoServer, sandbox: Option<&Path>) -> anyhow::Result<()> {
-    serve(server, sandbox, rmcp::transport::stdio()).await
+/// Returns the error of serving the client.
+pub async fn serve_stdio(server: DemoServer) -> anyhow::Result<()> {
+    serve(server, rmcp::transport::stdio()).await
 }
 
-async fn serve<T, E, A>(
-    server: DemoServer,
-    sandbox: Option<&Path>,
-    transport: T,
-) -> anyhow::Result<()>
+async fn serve<T, E, A>(server: DemoServer, transport: T) -> anyhow::Result<()>
 where
     T: IntoTransport<RoleServer, E, A>,
     E: std::error::Error + Send + Sync + 'static,
 {
-    let server = ToolServer {
-        tools: server.tools(),
-        sandbox: Sandbox::open(sandbox).context("failed to open the sandbox folder")?,
-    };
-    let running = server
+    let running = ToolServer::new(server.data())
         .serve(transport)
         .await
         .context("failed to initialize the session with the client")?;

@@ -109,9 +109,8 @@ pub(super) async fn run(arguments: DemoArgs) -> anyhow::Result<()> {
 fn watch_in(data_dir: &Path) -> anyhow::Result<Watch> {
     let program =
         std::env::current_exe().context("failed to find the path of the riglm program")?;
-    let sandbox = data_dir.join("sandbox");
     let variables = DemoServer::ALL.iter().flat_map(|server| {
-        let command = serde_json::json!([program, "__demo-server", server.name(), sandbox]);
+        let command = serde_json::json!([program, "__demo-server", server.name()]);
         let key = |key: &str| format!("RIGLM__UPSTREAMS__{}__{key}", server.name());
         [
             (key("COMMAND"), command.to_string()),

@@ -9,7 +9,8 @@ use rmcp::model::{
 };
 use rmcp::service::{ClientLifecycleMode, ClientServiceExt, RoleClient, RunningService};
 use rmcp::transport::{IntoTransport, StreamableHttpClientTransport};
-use strum::{EnumString, VariantArray};
+use serde::Deserialize;
+use strum::VariantArray;
 
 use super::DemoServer;
 
@@ -17,8 +18,8 @@ use super::DemoServer;
 const DEADLINE: Duration = Duration::from_secs(30);
 
 /// A client of the demonstration.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, VariantArray, EnumString)]
-#[strum(serialize_all = "snake_case")]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, VariantArray, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum DemoClient {
     /// A client of a revision with handshakes and sessions.
     Earlier,

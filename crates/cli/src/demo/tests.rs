@@ -1,642 +1,456 @@
-//! Tests of all tools, through their tables.
+//! Tests of all tools, through their descriptions.
 
 use std::collections::BTreeSet;
-use std::path::Path;
 
 use rmcp::model::JsonObject;
 use serde_json::Value;
 
-use super::DemoServer;
-use super::sandbox::Sandbox;
-use super::tool::Answer;
+use super::answer::{CallFailure, Collection};
+use super::server::DemoTool;
+use super::{Connection, DemoClient, DemoServer, serve};
 
-fn call(sandbox: &Sandbox, tool: &str, arguments: &str) -> Answer {
-    let (server, name) = tool.split_once('.').unwrap();
-    let tools = server.parse::<DemoServer>().unwrap().tools();
-    let found = tools.iter().find(|tool| tool.name == name);
-    let arguments: JsonObject = serde_json::from_str(arguments).unwrap();
-    found.expect(tool).call(sandbox, &arguments)
+/// Returns the items of each server.
+fn collections() -> Vec<(DemoServer, Collection)> {
+    let servers = DemoServer::ALL.iter();
+    let servers = servers.map(|server| (*server, server.data().collection.clone()));
+    servers.collect()
 }
 
-/// One call of each tool at least, in an order in which they follow from each other.
-const CALLS: &[(&str, &str, &str)] = &[
+fn call(
+    collections: &mut [(DemoServer, Collection)],
+    tool: &str,
+    arguments: &str,
+) -> Result<String, CallFailure> {
+    let (server, name) = tool.split_once('.').unwrap();
+    let server: DemoServer = server.parse().unwrap();
+    let mut collections = collections.iter_mut();
+    let (_, collection) = collections.find(|(known, _)| *known == server).unwrap();
+    let mut tools = server.data().tools.iter();
+    let found = tools.find(|tool| tool.definition.name == name);
+    let arguments: JsonObject = serde_json::from_str(arguments).unwrap();
+    found.expect(tool).call(collection, &arguments)
+}
+
+/// One call of each tool at least, in an order in which they follow from each other: the tool with
+/// its arguments, and the answer.
+const CALLS: &[(&str, &str)] = &[
     (
-        "files.read_file",
-        r#"{"path":"README.md","max_lines":1}"#,
+        r#"files.read_file {"path":"README.md","max_lines":1}"#,
         "# Team folder",
     ),
     (
-        "files.write_file",
-        r#"{"path":"a/b.txt","content":"one"}"#,
+        r#"files.write_file {"path":"a/b.txt","content":"one"}"#,
         "wrote 3 bytes to a/b.txt",
     ),
     (
-        "files.append_file",
-        r#"{"path":"a/b.txt","content":"two\n"}"#,
+        r#"files.append_file {"path":"a/b.txt","content":"two\n"}"#,
         "a/b.txt has 2 lines",
     ),
     (
-        "files.append_file",
-        r#"{"path":"a/c.txt","content":"x"}"#,
+        r#"files.append_file {"path":"a/c.txt","content":"x"}"#,
         "a/c.txt has 1 lines",
     ),
     (
-        "files.list_folder",
-        r#"{"path":"a"}"#,
-        "b.txt (8 bytes)\nc.txt (1 bytes)",
+        r#"files.list_folder {"path":"a"}"#,
+        "a/b.txt (8 bytes)\na/c.txt (1 bytes)",
     ),
     (
-        "files.create_folder",
-        r#"{"path":"a/d"}"#,
+        r#"files.create_folder {"path":"a/d"}"#,
         "the folder a/d exists",
     ),
+    (r#"files.list_folder {"path":"./a/d/"}"#, "no files"),
     (
-        "files.list_folder",
-        r#"{"path":"a/d"}"#,
-        "the folder is empty",
-    ),
-    (
-        "files.copy_file",
-        r#"{"from":"a/b.txt","to":"e/f.txt"}"#,
+        r#"files.copy_file {"from":"a/b.txt","to":"e/f.txt"}"#,
         "copied 8 bytes to e/f.txt",
     ),
     (
-        "files.move_file",
-        r#"{"from":"a/c.txt","to":"e/c.txt"}"#,
+        r#"files.move_file {"from":"a/c.txt","to":"e/c.txt"}"#,
         "moved a/c.txt to e/c.txt",
     ),
     (
-        "files.search_in_files",
-        r#"{"query":"TWO","folder":"e"}"#,
-        "e/f.txt:2: two",
+        r#"files.search_in_files {"query":"TWO","folder":"e"}"#,
+        "e/f.txt: two",
     ),
     (
-        "files.search_in_files",
-        r#"{"query":"nowhere to be found"}"#,
-        "no matches",
+        r#"files.search_in_files {"query":"nowhere to be found"}"#,
+        "no files",
     ),
     (
-        "files.file_info",
-        r#"{"path":"e/f.txt"}"#,
+        r#"files.file_info {"path":"e/f.txt"}"#,
         "e/f.txt: a file, 8 bytes, 2 lines",
     ),
-    ("files.file_info", r#"{"path":"e"}"#, "e: a folder"),
+    (r#"files.read_file {"path":"e/f.txt"}"#, "one\ntwo\n"),
+    (r#"files.delete_file {"path":"e/f.txt"}"#, "deleted e/f.txt"),
+    (r#"files.list_folder {"path":"e"}"#, "e/c.txt (1 bytes)"),
+    ("notes.list_notes {}", "no notes"),
     (
-        "files.delete_file",
-        r#"{"path":"e/f.txt"}"#,
-        "deleted e/f.txt",
-    ),
-    ("notes.list_notes", "{}", "no notes"),
-    (
-        "notes.add_note",
-        r#"{"text":" Buy oat milk ","tags":["Home"]}"#,
+        r#"notes.add_note {"text":"Buy oat milk","tags":["Home"]}"#,
         "kept note 1",
     ),
     (
-        "notes.add_note",
-        r#"{"text":"Call the milkman"}"#,
+        r#"notes.add_note {"text":"Call the milkman"}"#,
         "kept note 2",
     ),
     (
-        "notes.search_notes",
-        r#"{"query":"milk oat"}"#,
+        r#"notes.search_notes {"query":"milk oat"}"#,
         "1. Buy oat milk",
     ),
     (
-        "notes.pin_note",
-        r#"{"number":2,"state":"pinned"}"#,
+        r#"notes.pin_note {"number":2,"state":"pinned"}"#,
         "note 2 is pinned",
     ),
     (
-        "notes.list_notes",
-        "{}",
+        "notes.list_notes {}",
         "2. Call the milkman\n1. Buy oat milk",
     ),
     (
-        "notes.tag_note",
-        r#"{"number":2,"tags":["home","phone"]}"#,
+        r#"notes.tag_note {"number":2,"tags":["home","phone","phone"]}"#,
         "note 2 has the tags home, phone",
     ),
-    ("notes.list_tags", "{}", "home: 2\nphone: 1"),
+    ("notes.list_tags {}", "home, phone: note 2\nHome: note 1"),
+    (r#"notes.list_notes {"tag":"PHONE"}"#, "2. Call the milkman"),
     (
-        "notes.list_notes",
-        r#"{"tag":"PHONE"}"#,
-        "2. Call the milkman",
-    ),
-    (
-        "notes.edit_note",
-        r#"{"number":1,"text":"and tea","mode":"append"}"#,
+        r#"notes.edit_note {"number":1,"text":"and tea","mode":"append"}"#,
         "changed note 1",
     ),
     (
-        "notes.read_note",
-        r#"{"number":1}"#,
-        "1. Buy oat milk\nand tea (tags: home)",
+        r#"notes.read_note {"number":1}"#,
+        "1. Buy oat milk\nand tea (tags: Home; unpinned)",
     ),
     (
-        "notes.export_notes",
-        r#"{"path":"notes.md"}"#,
-        "wrote 2 notes to notes.md",
+        r#"notes.edit_note {"number":2,"text":"Write"}"#,
+        "changed note 2",
     ),
-    ("notes.delete_note", r#"{"number":1}"#, "deleted note 1"),
-    ("notes.list_notes", "{}", "2. Call the milkman"),
+    (r#"notes.delete_note {"number":1}"#, "deleted note 1"),
+    ("notes.list_notes {}", "2. Write"),
+    (r#"notes.add_note {"text":"New"}"#, "kept note 3"),
     (
-        "tracker.create_issue",
-        r#"{"title":"Typo","priority":"low","labels":["bug"]}"#,
+        r#"tracker.create_issue {"title":"Typo","priority":"low","labels":["bug"]}"#,
         "created issue 7",
     ),
     (
-        "tracker.list_issues",
-        r#"{"label":"feature"}"#,
+        r#"tracker.list_issues {"label":"feature"}"#,
         "3. [open, high, nobody] Export to CSV\n6. [open, low, nobody] Dark colours",
     ),
     (
-        "tracker.search_issues",
-        r#"{"query":"TYPO"}"#,
+        r#"tracker.search_issues {"query":"TYPO"}"#,
         "7. [open, low, nobody] Typo",
     ),
     (
-        "tracker.update_issue",
-        r#"{"number":7,"text":"On page 3"}"#,
+        r#"tracker.update_issue {"number":7,"text":"On page 3"}"#,
         "changed issue 7",
     ),
     (
-        "tracker.assign_issue",
-        r#"{"number":7,"person":"Ada"}"#,
+        r#"tracker.assign_issue {"number":7,"person":"Ada"}"#,
         "issue 7 is assigned to Ada",
     ),
     (
-        "tracker.label_issue",
-        r#"{"number":7,"labels":["bug","text"]}"#,
+        r#"tracker.assign_issue {"number":7,"person":""}"#,
+        "issue 7 is assigned to nobody",
+    ),
+    (
+        r#"tracker.label_issue {"number":7,"labels":["bug","text"]}"#,
         "issue 7 has the labels bug, text",
     ),
     (
-        "tracker.comment_issue",
-        r#"{"number":7,"text":"Also on page 4"}"#,
-        "issue 7 has 1 comments",
+        r#"tracker.comment_issue {"number":7,"text":"Also on page 4"}"#,
+        "comments of issue 7: Also on page 4",
     ),
     (
-        "tracker.close_issue",
-        r#"{"number":7,"reason":"corrected"}"#,
+        r#"tracker.close_issue {"number":7,"reason":"corrected"}"#,
         "issue 7 is closed",
     ),
     (
-        "tracker.get_issue",
-        r#"{"number":7}"#,
-        "7. [closed, low, Ada] Typo\nlabels: bug, text\nOn page 3\n- Also on page 4\n- closed: corrected",
+        r#"tracker.get_issue {"number":7}"#,
+        "7. [closed, low, nobody] Typo\nlabels: bug, text\nOn page 3\n\
+         comments: Also on page 4, closed: corrected",
     ),
     (
-        "tracker.issue_statistics",
-        "{}",
-        "6 open, 1 closed\nlow: 2\nnormal: 1\nhigh: 2\nurgent: 1\nlabel bug: 5\nlabel feature: 2\nlabel text: 1",
-    ),
-    ("tracker.reopen_issue", r#"{"number":7}"#, "issue 7 is open"),
-    (
-        "calendar.create_event",
-        r#"{"title":"Call","date":"2026-12-07","time":"09:45","minutes":30}"#,
-        "created event 5; it overlaps with Team meeting",
+        r#"tracker.list_issues {"state":"closed"}"#,
+        "7. [closed, low, nobody] Typo",
     ),
     (
-        "calendar.event_conflicts",
-        r#"{"date":"2026-12-07"}"#,
-        "1. Team meeting and 5. Call",
+        r#"tracker.list_issues {"state":"all","label":"text"}"#,
+        "7. [closed, low, nobody] Typo",
     ),
     (
-        "calendar.move_event",
-        r#"{"number":5,"date":"2026-12-07","time":"13:00"}"#,
-        "event 5 is on 2026-12-07 at 13:00",
+        "tracker.issue_statistics {}",
+        "6 issues are open:\nurgent: 5 (bug)\nhigh: 3 (feature)\nhigh: 4 (bug)\nnormal: 2 (bug)\n\
+         low: 1 (bug)\nlow: 6 (feature)",
+    ),
+    (r#"tracker.reopen_issue {"number":7}"#, "issue 7 is open"),
+    (
+        r#"calendar.create_event {"title":"Call","date":"2026-12-07","time":"08:45","minutes":30}"#,
+        "created event 5",
     ),
     (
-        "calendar.event_conflicts",
-        r#"{"date":"2026-12-07"}"#,
-        "no conflicts",
+        r#"calendar.event_conflicts {"date":"2026-12-07"}"#,
+        "events of the day, of which those that overlap are in conflict:\n\
+         5. 2026-12-07 08:45, 30 minutes, Call ()\n\
+         1. 2026-12-07 09:30, 30 minutes, Team meeting (Ada, Lin)",
     ),
     (
-        "calendar.invite",
-        r#"{"number":5,"people":["Sam","Sam"]}"#,
+        r#"calendar.move_event {"number":5,"date":"2026-12-08","time":"13:00"}"#,
+        "event 5 is on 2026-12-08 at 13:00",
+    ),
+    (
+        r#"calendar.invite {"number":5,"people":["Sam","Sam"]}"#,
         "event 5 is with Sam",
     ),
     (
-        "calendar.add_reminder",
-        r#"{"number":5,"minutes_before":10}"#,
+        r#"calendar.add_reminder {"number":5,"minutes_before":10}"#,
         "reminder for event 5, 10 minutes before",
     ),
     (
-        "calendar.get_event",
-        r#"{"number":5}"#,
-        "5. 2026-12-07 13:00-13:30 Call (Sam), reminder 10 minutes before",
+        r#"calendar.get_event {"number":5}"#,
+        "5. 2026-12-08 13:00, 30 minutes, Call (Sam), planned, reminder: 10 minutes before",
     ),
     (
-        "calendar.list_events",
-        r#"{"from":"2026-12-07","to":"2026-12-08"}"#,
-        "1. 2026-12-07 09:30-10:00 Team meeting (Ada, Lin)\n5. 2026-12-07 13:00-13:30 Call (Sam)\n2. 2026-12-08 10:00-11:00 Planning of release 2.4 (Ada, Lin)",
+        r#"calendar.list_events {"from":"2026-12-07","to":"2026-12-08"}"#,
+        "1. 2026-12-07 09:30, 30 minutes, Team meeting (Ada, Lin)\n\
+         2. 2026-12-08 10:00, 60 minutes, Planning of release 2.4 (Ada, Lin)\n\
+         5. 2026-12-08 13:00, 30 minutes, Call (Sam)",
     ),
     (
-        "calendar.find_free_time",
-        r#"{"date":"2026-12-07","minutes":60}"#,
-        "10:00-13:00\n13:30-17:00",
+        r#"calendar.find_free_time {"date":"2026-12-11","minutes":60}"#,
+        "free 09:00-17:00, except during:\nno events",
     ),
     (
-        "calendar.week_overview",
-        r#"{"date":"2026-12-09"}"#,
-        "2026-12-07: 2 events, 01:00 hours\n2026-12-08: 1 events, 01:00 hours\n2026-12-09: 1 events, 01:00 hours\n2026-12-10: 1 events, 00:45 hours\n2026-12-11: 0 events, 00:00 hours\n2026-12-12: 0 events, 00:00 hours\n2026-12-13: 0 events, 00:00 hours",
-    ),
-    (
-        "calendar.cancel_event",
-        r#"{"number":5}"#,
+        r#"calendar.cancel_event {"number":5}"#,
         "event 5 is cancelled",
     ),
     (
-        "text.word_count",
-        r#"{"text":"one two\nthree\n"}"#,
+        r#"calendar.list_events {"from":"2026-12-08"}"#,
+        "2. 2026-12-08 10:00, 60 minutes, Planning of release 2.4 (Ada, Lin)",
+    ),
+    (
+        r#"calendar.week_overview {"date":"2026-12-13"}"#,
+        "events of the week: 4\n1. 2026-12-07 09:30, 30 minutes, Team meeting (Ada, Lin)\n\
+         2. 2026-12-08 10:00, 60 minutes, Planning of release 2.4 (Ada, Lin)\n\
+         3. 2026-12-09 12:00, 60 minutes, Lunch with Sam (Ada, Lin)\n\
+         4. 2026-12-10 14:00, 45 minutes, Review of the survey (Ada, Lin)",
+    ),
+    (
+        r#"calendar.week_overview {"date":"2026-12-14"}"#,
+        "events of the week: 0\nno events",
+    ),
+    (
+        r#"text.word_count {"text":"one two\nthree\n"}"#,
         "2 lines, 3 words, 14 characters",
     ),
     (
-        "text.compare",
-        r#"{"before":"tea\nmilk","after":"tea\nhoney"}"#,
+        r#"text.compare {"before":"tea\nmilk","after":"tea\nhoney"}"#,
         " tea\n-milk\n+honey",
     ),
     (
-        "text.slugify",
-        r#"{"text":"  Über-Größe: 3 Tips! "}"#,
+        r#"text.slugify {"text":"  Über-Größe: 3 Tips! "}"#,
         "über-größe-3-tips",
     ),
     (
-        "text.replace_text",
-        r#"{"text":"a-b-c","find":"-","replacement":"+"}"#,
-        "2 replacements\na+b+c",
+        r#"text.replace_text {"text":"a-b-c","find":"-","replacement":"+"}"#,
+        "a+b+c",
     ),
     (
-        "text.sort_lines",
-        r#"{"text":"10 b\n9 a\n\nx","order":"numeric","direction":"descending"}"#,
-        "10 b\n9 a\nx",
+        r#"text.sort_lines {"text":"b\nA","direction":"descending"}"#,
+        "b\nA",
     ),
-    ("text.sort_lines", r#"{"text":"b\nA"}"#, "A\nb"),
+    (r#"text.sort_lines {"text":"b\nA"}"#, "A\nb"),
+    (r#"text.unique_lines {"text":"a\nb\na\nb"}"#, "a\nb"),
     (
-        "text.unique_lines",
-        r#"{"text":"a\nb \na\nb"}"#,
-        "a\nb\n2 lines removed",
-    ),
-    (
-        "text.change_case",
-        r#"{"text":"éa bC","case":"title"}"#,
-        "Éa Bc",
+        r#"text.change_case {"text":"éa bC","case":"upper"}"#,
+        "ÉA BC",
     ),
     (
-        "text.extract",
-        r#"{"text":"Ask <ada@example.com>, (ada@example.com).","kind":"mails"}"#,
-        "ada@example.com",
+        r#"text.change_case {"text":"éa bC","case":"lower"}"#,
+        "éa bc",
     ),
     (
-        "text.extract",
-        r#"{"text":"none","kind":"links"}"#,
-        "nothing found",
+        r#"text.extract {"text":"Ask ada@example.com or lin@example.com","kind":"mails"}"#,
+        "ada@example.com\nlin@example.com",
     ),
     (
-        "text.extract",
-        r#"{"text":"3 of 4.5","kind":"numbers"}"#,
-        "3\n4.5",
+        r#"text.csv_to_json {"csv":"name,score\nAda,4\nLin,5"}"#,
+        "[{\"name\":\"Ada\",\"score\":4},\n{\"name\":\"Lin\",\"score\":5}]",
     ),
     (
-        "text.csv_to_json",
-        r#"{"csv":"name,n\n\"Lin, A\",2"}"#,
-        r#"[{"name":"Lin, A","n":2}]"#,
+        r#"text.json_value {"json":"{\"limits\": {\"rows\": 500}}","path":"limits.rows"}"#,
+        "500",
     ),
+    (r#"calc.evaluate {"expression":"6 * 7"}"#, "42"),
     (
-        "text.json_value",
-        r#"{"json":"{\"a\":[{\"b\":7}]}","path":"a.0.b"}"#,
-        "7",
-    ),
-    ("calc.evaluate", r#"{"expression":"(2 + 3) * 4"}"#, "20"),
-    (
-        "calc.convert",
-        r#"{"value":10,"from":"km","to":"mi"}"#,
+        r#"calc.convert {"value":10,"from":"km","to":"mi"}"#,
         "10 km = 6.2137 mi",
     ),
     (
-        "calc.days_between",
-        r#"{"from":"2024-02-28","to":"2024-03-01"}"#,
-        "2 days",
+        r#"calc.days_between {"from":"2026-12-07","to":"2026-12-18"}"#,
+        "11 days",
     ),
     (
-        "calc.days_between",
-        r#"{"from":"2024-03-01","to":"2024-02-28"}"#,
-        "-2 days",
+        r#"calc.add_days {"date":"2026-12-07","days":14}"#,
+        "2026-12-21, Monday",
+    ),
+    (r#"calc.weekday {"date":"2026-12-07"}"#, "Monday, week 50"),
+    (
+        r#"calc.statistics {"numbers":[4,5,4,3]}"#,
+        "count 4, sum 16, mean 4.0000, median 4, smallest 3, largest 5, standard deviation 0.7071",
     ),
     (
-        "calc.add_days",
-        r#"{"date":"2024-02-28","days":2}"#,
-        "2024-03-01, Friday",
+        r#"calc.percent_change {"before":2150,"after":2320}"#,
+        "+7.91 %",
+    ),
+    (r#"calc.round_number {"value":7.91,"places":1}"#, "7.9"),
+    (
+        r#"calc.sum_column {"csv":"region,month,amount\nnorth,2026-10,1310\nsouth,2026-10,1010","column":"amount"}"#,
+        "2 rows\nsum: 2320",
     ),
     (
-        "calc.weekday",
-        r#"{"date":"2026-12-07"}"#,
-        "Monday, week 50",
-    ),
-    (
-        "calc.statistics",
-        r#"{"numbers":[1,2,3,4]}"#,
-        "count 4, sum 10, mean 2.5000, median 2.5, smallest 1, largest 4, standard deviation 1.1180",
-    ),
-    (
-        "calc.percent_change",
-        r#"{"before":200,"after":150}"#,
-        "-25.00 %",
-    ),
-    ("calc.round_number", r#"{"value":2.345,"places":1}"#, "2.3"),
-    (
-        "calc.sum_column",
-        r#"{"csv":"k,n\nb,1\na,2\nb,3","column":"n","group_by":"k"}"#,
-        "3 rows\na: 2\nb: 4",
-    ),
-    (
-        "calc.compound_interest",
-        r#"{"amount":1000,"rate":5,"years":2}"#,
+        r#"calc.compound_interest {"amount":1000,"rate":5,"years":2}"#,
         "1102.50, of which 102.50 is interest",
     ),
 ];
 
-/// Calls that fail, with a part of the answer.
-const FAILURES: &[(&str, &str, &str)] = &[
+/// Calls that fail, with the answer.
+const FAILURES: &[(&str, &str)] = &[
     (
-        "files.read_file",
-        r#"{"path":"nosuch.md"}"#,
-        "argument path: \"nosuch.md\": ",
+        r#"files.read_file {"path":"nosuch.md"}"#,
+        "argument path: there is no file \"nosuch.md\"",
     ),
     (
-        "files.read_file",
-        r#"{"path":"README.md","max_lines":-1}"#,
-        "argument max_lines must be 0 or more",
+        r#"files.copy_file {"from":"nosuch.md","to":"a"}"#,
+        "argument from: there is no file \"nosuch.md\"",
     ),
     (
-        "files.copy_file",
-        r#"{"from":"README.md","to":"README.md"}"#,
-        "argument to must be a path that does not",
+        r#"files.copy_file {"from":"README.md","to":"README.md"}"#,
+        "there is a file with this path already",
     ),
     (
-        "files.delete_file",
-        r#"{"path":"data"}"#,
-        "argument path: \"data\": ",
+        r#"files.move_file {"from":"README.md","to":"data/sales.csv"}"#,
+        "there is a file with this path already",
     ),
     (
-        "notes.add_note",
-        r#"{"text":"  "}"#,
-        "argument text must be a text that is not empty",
-    ),
-    (
-        "notes.tag_note",
-        r#"{"number":1,"tags":[]}"#,
-        "argument tags must be",
-    ),
-    (
-        "notes.delete_note",
-        r#"{"number":9}"#,
+        r#"notes.delete_note {"number":9}"#,
         "argument number: there is no note 9",
     ),
     (
-        "notes.read_note",
-        r#"{"number":0}"#,
-        "argument number must be 1 or more",
+        r#"notes.export_notes {"path":"all.md"}"#,
+        "the notes of the demonstration are in memory only: read them with list_notes",
     ),
     (
-        "tracker.get_issue",
-        r#"{"number":99}"#,
+        r#"tracker.get_issue {"number":99}"#,
         "argument number: there is no issue 99",
     ),
     (
-        "tracker.update_issue",
-        r#"{"number":1}"#,
-        "argument title, text or priority is missing",
+        r#"tracker.create_issue {"title":"a","priority":"odd"}"#,
+        r#"argument priority must be one of ["low","normal","high","urgent"]"#,
     ),
     (
-        "calendar.create_event",
-        r#"{"title":"x","date":"2026-12-07","time":"25:00","minutes":30}"#,
-        "argument time must be",
+        r#"tracker.label_issue {"number":1,"labels":["a",2]}"#,
+        "argument labels must be a list of type string",
     ),
     (
-        "calendar.find_free_time",
-        r#"{"date":"2026-12-07","minutes":0}"#,
-        "argument minutes must be 5 to 480",
+        r#"calendar.create_event {"title":"x","date":"2026-12-07","time":"25:00","minutes":30}"#,
+        "argument time must be a time as HH:MM",
     ),
     (
-        "calendar.list_events",
-        r#"{"from":"2026-02-30"}"#,
-        "argument from must be a date",
+        r#"calendar.list_events {"from":"2026-02-30"}"#,
+        "argument from must be a date as YYYY-MM-DD",
     ),
     (
-        "calendar.add_reminder",
-        r#"{"number":1,"minutes_before":-5}"#,
-        "argument minutes_before must be",
-    ),
-    ("text.slugify", r#"{"text":"?!"}"#, "argument text must be"),
-    (
-        "text.replace_text",
-        r#"{"text":"a","find":"","replacement":""}"#,
-        "argument find must be",
+        r#"text.sort_lines {"text":"a","order":"numeric"}"#,
+        "the demonstration sorts in alphabetical order only",
     ),
     (
-        "text.csv_to_json",
-        r#"{"csv":"a,b\n1"}"#,
-        "argument csv: row 1 has 1 fields",
-    ),
-    (
-        "text.json_value",
-        r#"{"json":"{","path":""}"#,
-        "argument json must be",
-    ),
-    (
-        "text.json_value",
-        r#"{"json":"{}","path":"a"}"#,
-        "argument path must be",
-    ),
-    (
-        "calc.evaluate",
-        r#"{"expression":"1 / 0"}"#,
+        r#"calc.evaluate {"expression":"1 / 0"}"#,
         "division by zero",
     ),
     (
-        "calc.convert",
-        r#"{"value":1,"from":"kg","to":"m"}"#,
-        "kg and m do not measure the same thing",
-    ),
-    (
-        "calc.days_between",
-        r#"{"from":"2023-02-29","to":"2024-01-01"}"#,
-        "argument from must be a date",
-    ),
-    (
-        "calc.add_days",
-        r#"{"date":"2026-01-01","days":99999999999}"#,
-        "argument days must be",
-    ),
-    (
-        "calc.statistics",
-        r#"{"numbers":[]}"#,
-        "argument numbers must be",
-    ),
-    (
-        "calc.percent_change",
-        r#"{"before":0,"after":1}"#,
-        "argument before must be",
-    ),
-    (
-        "calc.round_number",
-        r#"{"value":1,"places":99}"#,
-        "argument places must be 0 to 12",
-    ),
-    (
-        "calc.sum_column",
-        r#"{"csv":"k,n\nb,x","column":"n"}"#,
-        "argument column: \"n\" is not a column",
-    ),
-    (
-        "calc.compound_interest",
-        r#"{"amount":1,"rate":-100,"years":1}"#,
-        "argument rate must be",
+        r#"calc.evaluate {"expression":"1 + 1"}"#,
+        r#"the demonstration has no answer for these arguments; it has one for {"expression":"6 * 7"}"#,
     ),
 ];
 
 #[test]
 fn each_tool_answers_as_expected() {
-    let sandbox = Sandbox::open(None).unwrap();
-    for (tool, arguments, expected) in CALLS {
-        assert_eq!(
-            call(&sandbox, tool, arguments),
-            Ok((*expected).into()),
-            "{tool} {arguments}"
-        );
+    let mut collections = collections();
+    let mut called = BTreeSet::new();
+    for (line, expected) in CALLS {
+        let (tool, arguments) = line.split_once(' ').unwrap();
+        let answer = call(&mut collections, tool, arguments);
+        assert_eq!(answer, Ok((*expected).into()), "{line}");
+        called.insert(tool.replace('.', "__"));
     }
-    let called: BTreeSet<String> = CALLS
-        .iter()
-        .map(|(tool, ..)| tool.replace('.', "__"))
-        .collect();
-    let definitions = DemoServer::ALL
-        .iter()
-        .flat_map(|server| server.definitions());
+    for (line, expected) in FAILURES {
+        let (tool, arguments) = line.split_once(' ').unwrap();
+        let answer = call(&mut collections, tool, arguments);
+        assert_eq!(answer, Err(CallFailure((*expected).into())), "{line}");
+        called.insert(tool.replace('.', "__"));
+    }
+    let servers = DemoServer::ALL.iter();
+    let definitions = servers.flat_map(|server| server.definitions());
     let all: BTreeSet<String> = definitions.map(|tool| tool.name.to_string()).collect();
     assert_eq!(called, all);
 }
 
 #[test]
-fn wrong_arguments_are_named() {
-    let sandbox = Sandbox::open(None).unwrap();
-    call(&sandbox, "notes.add_note", r#"{"text":"a"}"#).unwrap();
-    for (tool, arguments, expected) in FAILURES {
-        let failure = call(&sandbox, tool, arguments).unwrap_err().0;
-        assert!(
-            failure.starts_with(expected),
-            "{tool} {arguments}: {failure}"
-        );
+fn a_full_collection_takes_nothing_more() {
+    let mut collections = collections();
+    let mut add = || call(&mut collections, "notes.add_note", r#"{"text":"a"}"#);
+    for _ in 0..1_000 {
+        add().unwrap();
     }
+    assert_eq!(
+        add(),
+        Err(CallFailure("limit of 1000 notes reached".into()))
+    );
 }
 
 #[test]
 fn each_parameter_is_checked() {
-    let sandbox = Sandbox::open(None).unwrap();
-    for tool in DemoServer::ALL.iter().flat_map(|server| server.tools()) {
-        let definition = tool.definition();
-        let schema = Value::Object((*definition.input_schema).clone());
-        let mut unknown = JsonObject::new();
-        for (name, property) in schema["properties"].as_object().unwrap() {
-            assert!(
-                property["description"].as_str().unwrap().len() > 5,
-                "{}",
-                tool.name
-            );
-            unknown.insert(name.clone(), Value::Bool(true));
+    for server in DemoServer::ALL {
+        for tool in &server.data().tools {
+            check_parameters(tool, server.data().collection.clone());
         }
-        if let Some(first) = schema["required"][0].as_str() {
-            let failure = tool.call(&sandbox, &JsonObject::new()).unwrap_err().0;
-            assert_eq!(
-                failure,
-                format!("argument {first} is missing"),
-                "{}",
-                tool.name
-            );
-        }
-        if let Some(first) = schema["properties"].as_object().unwrap().keys().next() {
-            let failure = tool.call(&sandbox, &unknown).unwrap_err().0;
-            let wrong = format!("argument {first} must be ");
-            assert!(failure.starts_with(&wrong), "{}: {failure}", tool.name);
-        } else {
-            unknown.insert("odd".into(), Value::Null);
-            let failure = tool.call(&sandbox, &unknown).unwrap_err().0;
-            assert_eq!(failure, "unknown argument \"odd\"", "{}", tool.name);
-        }
-        let n_words = tool.description.split_whitespace().count();
-        assert!((30..=80).contains(&n_words), "{}: {n_words}", tool.name);
     }
 }
 
-#[test]
-fn nothing_outside_the_sandbox_is_reached() {
-    let outside = tempfile::tempdir().unwrap();
-    std::fs::write(outside.path().join("secret.txt"), "secret").unwrap();
-    let folder = tempfile::tempdir().unwrap();
-    let sandbox = Sandbox::open(Some(folder.path())).unwrap();
-    std::os::unix::fs::symlink(outside.path(), folder.path().join("link")).unwrap();
-    let absolute = outside.path().join("secret.txt");
-    for path in [
-        "../secret.txt",
-        "data/../../secret.txt",
-        "link/secret.txt",
-        "link",
-        absolute.to_str().unwrap(),
-    ] {
-        for (tool, arguments) in [
-            ("files.read_file", serde_json::json!({"path": path})),
-            (
-                "files.write_file",
-                serde_json::json!({"path": path, "content": "x"}),
-            ),
-            (
-                "files.append_file",
-                serde_json::json!({"path": path, "content": "x"}),
-            ),
-            ("files.list_folder", serde_json::json!({"path": path})),
-            ("files.create_folder", serde_json::json!({"path": path})),
-            ("files.delete_file", serde_json::json!({"path": path})),
-            ("files.file_info", serde_json::json!({"path": path})),
-            (
-                "files.move_file",
-                serde_json::json!({"from": "README.md", "to": path}),
-            ),
-            (
-                "files.copy_file",
-                serde_json::json!({"from": path, "to": "copy.txt"}),
-            ),
-            (
-                "files.search_in_files",
-                serde_json::json!({"query": "secret", "folder": path}),
-            ),
-            ("notes.export_notes", serde_json::json!({"path": path})),
-        ] {
-            let failure = call(&sandbox, tool, &arguments.to_string()).unwrap_err().0;
-            assert!(
-                failure.ends_with("is outside the sandbox folder"),
-                "{tool}: {failure}"
-            );
-        }
+fn check_parameters(tool: &DemoTool, mut collection: Collection) {
+    let definition = &tool.definition;
+    let name = &definition.name;
+    let schema = Value::Object((*definition.input_schema).clone());
+    let mut failure = |arguments: &JsonObject| tool.call(&mut collection, arguments).unwrap_err().0;
+    let mut wrong = JsonObject::new();
+    for (parameter, property) in schema["properties"].as_object().unwrap() {
+        let description = property["description"].as_str().unwrap();
+        assert!(description.len() > 5, "{name}");
+        wrong.insert(parameter.clone(), Value::Bool(true));
     }
-    let found = call(&sandbox, "files.search_in_files", r#"{"query":"secret"}"#);
-    assert_eq!(found, Ok("no matches".into()));
-    assert_eq!(
-        std::fs::read_to_string(Path::new(&absolute)).unwrap(),
-        "secret"
-    );
+    if let Some(first) = schema["required"][0].as_str() {
+        let missing = format!("argument {first} is missing");
+        assert_eq!(failure(&JsonObject::new()), missing, "{name}");
+    }
+    if let Some(first) = wrong.keys().next() {
+        let failure = failure(&wrong);
+        let wrong = format!("argument {first} must be ");
+        assert!(failure.starts_with(&wrong), "{name}: {failure}");
+    } else {
+        wrong.insert("odd".into(), Value::Null);
+        assert_eq!(failure(&wrong), "unknown argument \"odd\"", "{name}");
+    }
+    let description = definition.description.as_deref().unwrap_or_default();
+    let n_words = description.split_whitespace().count();
+    assert!((30..=80).contains(&n_words), "{name}: {n_words}");
 }
 
 #[tokio::test]
 async fn each_server_speaks_both_revisions() {
-    use super::{Connection, DemoClient, serve};
     for (client, server) in (DemoClient::ALL.iter())
         .flat_map(|client| DemoServer::ALL.iter().map(move |server| (*client, *server)))
     {
         let (near, far) = tokio::io::duplex(65_536);
-        let serving = tokio::spawn(serve(server, None, far));
+        let serving = tokio::spawn(serve(server, far));
         let connection = Connection::over(client, near).await.unwrap();
         let listed = connection.list().await.unwrap();
-        assert_eq!(listed.len(), server.tools().len());
+        assert_eq!(listed.len(), server.data().tools.len());
         let wrong = connection.call("nosuch", &JsonObject::new()).await;
         assert!(format!("{:#}", wrong.unwrap_err()).contains("unknown tool"));
         connection.close().await.unwrap();

@@ -16,7 +16,6 @@ const TIMEOUT: Duration = Duration::from_secs(10);
 pub(super) const PATIENCE: Duration = Duration::from_secs(30);
 const PAUSE: Duration = Duration::from_millis(50);
 
-/// The control port.
 #[derive(Debug)]
 pub(super) struct ControlClient {
     client: Client,

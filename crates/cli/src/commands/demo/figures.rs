@@ -8,7 +8,6 @@ use serde_json::{Value, json};
 use super::latency::Latency;
 use super::session::SessionPlay;
 
-/// The figures of a demonstration.
 #[derive(Debug)]
 pub(super) struct Figures {
     pub(super) n_servers: usize,
@@ -51,7 +50,6 @@ pub(super) struct ListFigures {
 pub(super) struct Example {
     /// The task of the session.
     pub(super) intent: String,
-    /// The tools that it has called.
     pub(super) called: Vec<String>,
     /// The next tools with their probability and the reasons.
     pub(super) predictions: Vec<PredictedTool>,
@@ -59,7 +57,6 @@ pub(super) struct Example {
     pub(super) query: String,
     /// The tools in its answer, the best first.
     pub(super) found: Vec<String>,
-    /// The task of the recommendation.
     pub(super) task: String,
     pub(super) recommended: String,
     pub(super) reason: String,

@@ -2,7 +2,6 @@
 
 use crate::output::ProgressLine;
 
-/// The progress of the demonstration.
 #[derive(Debug)]
 pub(super) struct Progress {
     line: ProgressLine,
@@ -17,7 +16,6 @@ impl Progress {
         }
     }
 
-    /// Shows a new step.
     pub(super) fn step(&self, text: &str) {
         self.line.show(text);
     }

@@ -18,7 +18,6 @@ use crate::demo::{ExpectedResult, Script};
 const LIMIT: u32 = 10_000;
 const PAUSE: Duration = Duration::from_millis(50);
 
-/// The records of the demonstration.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Records<'a> {
     pub(super) config: &'a Config,

@@ -14,7 +14,6 @@ pub(super) enum Keeping {
     Runs,
 }
 
-/// Returns the screen.
 pub(super) fn screen(figures: &Figures) -> String {
     let mut lines = vec![
         format!(

@@ -9,7 +9,6 @@ use rmcp::model::{JsonObject, Tool};
 
 use crate::demo::{CallAnswer, Connection, ExpectedResult, Script, ScriptedCall, ScriptedSession};
 
-/// The search tool of riglm.
 pub(super) const SEARCH_TOOL: &str = "search_available_tools";
 
 /// The list and the requests of a client in a session.
