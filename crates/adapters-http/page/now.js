@@ -193,7 +193,7 @@ function sessionTable() {
   });
 }
 
-const STATES = { available: ["ok", "available"], unavailable: ["bad", "unavailable"], unused: ["", "not used yet"] };
+const STATES = { available: ["ok", "available"], unavailable: ["bad", "unavailable"], unused: ["", "not used yet"], starting: ["", "starting"] };
 
 function upstreamItem(upstream) {
   const [kind, word] = STATES[upstream.state] ?? ["", upstream.state];

@@ -18,6 +18,7 @@ const ORDER = ["problem", "warning"];
 const UPSTREAM_STATES = {
   available: { kind: "ok", text: "It answered the last time." },
   unavailable: { kind: "bad", text: "The last attempt to reach it failed." },
+  starting: { kind: "", text: "Its first start is in progress." },
   unused: { kind: "", text: "No session has connected to it yet." },
 };
 
@@ -328,7 +329,7 @@ function upstreamPart(upstreams) {
       addServers(),
     );
   }
-  const rank = { unavailable: 0, available: 1, unused: 2 };
+  const rank = { unavailable: 0, starting: 1, available: 2, unused: 3 };
   const sorted = [...upstreams].sort((a, b) => rank[a.state] - rank[b.state]);
   const down = upstreams.filter((upstream) => upstream.state === "unavailable").length;
   return section(

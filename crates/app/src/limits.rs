@@ -25,6 +25,10 @@ pub struct Limits {
     /// The longest time for requests in flight to end when the proxy or a client stops.
     #[serde(with = "humantime_serde")]
     pub drain_timeout: Duration,
+    /// The time that the first clients wait for an upstream of which nothing is known yet, before
+    /// they get a handshake or a list without it.
+    #[serde(with = "humantime_serde")]
+    pub first_wait: Duration,
     /// Timeout of a fan-out to several upstreams. A late upstream is left out of the answer;
     /// clients get a notification about its lists later.
     #[serde(with = "humantime_serde")]
@@ -78,6 +82,7 @@ impl Default for Limits {
             handshake_timeout: Duration::from_secs(30),
             idle_timeout: Duration::from_mins(30),
             drain_timeout: Duration::from_secs(30),
+            first_wait: Duration::from_millis(1_500),
             unite_timeout: Duration::from_secs(10),
             list_page_entries: 1_000,
             in_flight: 4_096,

@@ -16,6 +16,7 @@ mod client_requests;
 mod connection_permits;
 mod dispatch;
 mod health_checks;
+mod known_servers;
 mod list_composer;
 mod list_kind;
 mod list_notices;
@@ -49,6 +50,7 @@ mod upstream_session;
 mod upstream_set;
 
 pub use client_description::ClientIdentity;
+pub use known_servers::ServerMemories;
 pub use open_sessions::{NoForecast, SessionForecast};
 pub use operator_recommendations::{NoRecommendation, RecommendationQuery};
 pub use own_tools::{OwnTool, OwnToolNames, OwnToolSet};

@@ -54,6 +54,7 @@ pub fn proxy_parts(upstreams: Vec<Upstream>) -> ProxyParts {
         tools: OwnToolNames::default(),
         unlisted_tools: OwnToolSet::default(),
         hints: HintUse::default(),
+        server_memory: None,
     }
 }
 

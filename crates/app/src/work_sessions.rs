@@ -102,7 +102,6 @@ struct SessionMaps {
     traces: LruCache<(ClientKey, TraceId), WorkSessionKey>,
 }
 
-/// The client of a connection.
 #[derive(Debug)]
 struct ConnectionClient {
     principal: Principal,
@@ -214,7 +213,6 @@ impl WorkSessions {
         }
     }
 
-    /// Returns the session key of a request.
     fn find_key(&self, state: &mut SessionMaps, request: &WorkRequest<'_>) -> KeyWithGap {
         let client = self.client_key(state, request);
         let hints = request.hints;

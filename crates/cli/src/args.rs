@@ -184,8 +184,6 @@ pub enum Command {
         #[arg(value_parser = PossibleValuesParser::new(DemoServer::ALL.iter().map(|it| it.name()))
             .try_map(|name| name.parse::<DemoServer>()))]
         server: DemoServer,
-        /// The sandbox folder of its tools; a temporary one if none is given
-        sandbox: Option<PathBuf>,
     },
 }
 

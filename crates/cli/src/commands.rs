@@ -318,9 +318,7 @@ pub fn run(cli: Cli, extensions: Extensions) -> anyhow::Result<()> {
             wait_for(login::run(&config, &arguments))
         }
         Command::Demo(arguments) => wait_for(demo::run(arguments)),
-        Command::DemoServer { server, sandbox } => {
-            wait_for(demo_servers::serve_stdio(server, sandbox.as_deref()))
-        }
+        Command::DemoServer { server } => wait_for(demo_servers::serve_stdio(server)),
     }
 }
 

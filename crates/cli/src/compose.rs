@@ -173,10 +173,9 @@ pub async fn build(
         unlisted_tools: unlisted_own_tools(config),
         tools,
         hints: config.hints,
+        server_memory: base.store().map(|store| store as _),
     };
-    let proxy = Arc::new(Proxy::new(parts));
-    expect_principals(&proxy, config);
-    proxy.set_pause(config.paused);
+    let proxy = proxy_from(parts, config).await;
 
     // Background tasks.
     let retention = start_retention(&base);
@@ -238,6 +237,15 @@ pub async fn build(
     })
 }
 
+/// Returns the proxy, which knows what the last run knew of its upstreams.
+async fn proxy_from(parts: ProxyParts, config: &Config) -> Arc<Proxy> {
+    let proxy = Arc::new(Proxy::new(parts));
+    proxy.recall_upstreams().await;
+    expect_principals(&proxy, config);
+    proxy.set_pause(config.paused);
+    proxy
+}
+
 /// Creates the metric series of all upstreams, so that they exist before the first call.
 fn expect_upstreams(telemetry: &Telemetry, upstreams: &[Upstream]) {
     for upstream in upstreams {
@@ -247,8 +255,8 @@ fn expect_upstreams(telemetry: &Telemetry, upstreams: &[Upstream]) {
     }
 }
 
-/// Starts the background tasks of the proxy, of lists and of experiments. They notice changes by
-/// operators and by other processes.
+/// Starts the background tasks of the proxy, of lists and of experiments. They check the upstreams,
+/// and notice changes by operators and by other processes.
 fn start_watching(
     base: &Foundation<'_>,
     proxy: &Arc<Proxy>,
@@ -260,6 +268,8 @@ fn start_watching(
     let watched = Arc::clone(proxy);
     let watch = async move { watched.run_sweeper().await };
     tasks.spawn(stop.clone().run_until_cancelled_owned(watch));
+    let (checked, end) = (Arc::clone(proxy), stop.clone());
+    tasks.spawn(async move { checked.check_upstreams(&end).await });
     tasks.spawn(Arc::clone(overrides).keep_watch(stop.clone()));
     if let Some(lists) = filter.all_lists() {
         tasks.spawn(Arc::clone(lists).keep_watch(stop.clone()));
@@ -336,9 +346,6 @@ pub async fn start(
     let address = server.address();
     let _ = core.mcp_port.set(address); // It was not set before.
     core.tasks.spawn(server.serve(core.stop.clone()));
-    let (proxy, stop) = (Arc::clone(&core.proxy), core.stop.clone());
-    core.tasks
-        .spawn(async move { proxy.check_upstreams(&stop).await });
     Ok(Running { core, address })
 }
 

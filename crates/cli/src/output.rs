@@ -72,7 +72,6 @@ fn remark(level: &str, text: &str) {
     };
 }
 
-/// Returns a log line in JSON.
 fn json_line(level: &str, text: &str) -> serde_json::Value {
     serde_json::json!({
         "timestamp": SystemClock.now(),
@@ -140,7 +139,6 @@ pub(crate) fn with_separators(number: impl Display) -> String {
     text
 }
 
-/// The line of progress of a command.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct ProgressLine {
     /// Whether the line changes in place.
@@ -155,7 +153,6 @@ impl ProgressLine {
         }
     }
 
-    /// Shows a text.
     pub(crate) fn show(self, text: &str) {
         let mut stderr = io::stderr().lock();
         // A failed write to standard error cannot be reported anywhere.

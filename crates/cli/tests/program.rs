@@ -1,7 +1,7 @@
 //! The program as its users see it: its output and exit codes.
 
 use std::io::{BufRead, BufReader, Write};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 use std::time::Duration;
 
@@ -178,23 +178,26 @@ fn a_kept_demonstration_serves_until_it_is_interrupted() {
     let health = ["health", "--control", told["control"].as_str().unwrap()];
     let health = riglm(directory.path(), &health, "");
     assert_eq!(health.status.code(), Some(0), "{}", stderr(&health));
-    let servers = || {
-        let processes = std::fs::read_dir("/proc").into_iter().flatten().flatten();
-        let commands = processes.filter_map(|one| std::fs::read(one.path().join("cmdline")).ok());
-        let is_server = |command: &Vec<u8>| {
-            let command = String::from_utf8_lossy(command);
-            command.contains("__demo-server") && command.contains(data_dir)
-        };
-        commands.filter(is_server).count()
-    };
-    if cfg!(target_os = "linux") {
-        assert_eq!(servers(), 6);
-    }
     let pid = demo.id().to_string();
+    let is_server = |process: &PathBuf| {
+        let command = std::fs::read(process.join("cmdline")).unwrap_or_default();
+        String::from_utf8_lossy(&command).contains("__demo-server")
+    };
+    let parent = format!("\nPPid:\t{pid}\n");
+    let mut servers = Vec::new();
+    for process in std::fs::read_dir("/proc").into_iter().flatten().flatten() {
+        let status = std::fs::read_to_string(process.path().join("status"));
+        if status.is_ok_and(|it| it.contains(&parent)) && is_server(&process.path()) {
+            servers.push(process.path());
+        }
+    }
+    if cfg!(target_os = "linux") {
+        assert_eq!(servers.len(), 6);
+    }
     Command::new("kill").args(["-INT", &pid]).status().unwrap();
     assert_eq!(demo.wait().unwrap().code(), Some(0));
     assert!(!Path::new(data_dir).exists());
-    assert_eq!(servers(), 0);
+    assert!(!servers.iter().any(is_server), "{servers:?}");
 }
 
 #[test]

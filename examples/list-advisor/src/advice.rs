@@ -160,6 +160,7 @@ impl Replay {
                 server: tool.upstream.as_str(),
                 name: tool.tool.as_str(),
                 read_only: ReadOnlyHint::Unsaid,
+                n_bytes: 0,
             })
             .collect();
         let first_order = initial_order(&unknown).into_iter();

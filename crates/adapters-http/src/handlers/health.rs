@@ -38,6 +38,8 @@ pub enum UpstreamCondition {
         #[serde(skip_serializing_if = "Option::is_none")]
         reason: Option<String>,
     },
+    /// Its first start is in progress.
+    Starting,
     /// No connection was tried yet.
     Unused,
 }

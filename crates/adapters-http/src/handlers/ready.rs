@@ -71,6 +71,7 @@ pub(crate) async fn show(State(parts): State<ControlParts>) -> (StatusCode, Json
         .map(|upstream| {
             let (state, ok, reason) = match upstream.condition {
                 UpstreamCondition::Available => ("available", true, None),
+                UpstreamCondition::Starting => ("starting", true, None),
                 UpstreamCondition::Unused => ("unused", true, None),
                 UpstreamCondition::Unavailable { reason } => ("unavailable", false, reason),
             };

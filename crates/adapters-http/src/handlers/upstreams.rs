@@ -107,6 +107,7 @@ fn view(state: UpstreamState) -> UpstreamView {
         state: match (state.is_available, state.was_used) {
             (false, _) => "unavailable",
             (true, true) => "available",
+            (true, false) if state.is_starting => "starting",
             (true, false) => "unused",
         },
         reason: state.reason,

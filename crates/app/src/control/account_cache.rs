@@ -42,7 +42,6 @@ const AGE_PER_READ: u32 = 49;
 /// may read thousands of accounts at once.
 const KEEP_OPEN: Duration = Duration::from_secs(10);
 
-/// The kept accounts.
 #[derive(Debug)]
 pub(super) struct AccountCache(Mutex<LruCache<SessionKey, KeptAccount>>);
 

@@ -92,7 +92,6 @@ pub struct AccountedPage {
 }
 
 impl AccountedPage {
-    /// Adds the accounts to a page of sessions.
     fn new(page: SessionPage, mut accounts: BTreeMap<SessionId, SessionLists>) -> Self {
         let sessions = page.sessions.into_iter().map(|session| SessionWithLists {
             lists: accounts.remove(&session.summary.session.id),

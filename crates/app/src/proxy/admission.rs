@@ -52,7 +52,6 @@ impl RequestPermits {
 }
 
 impl SharedState {
-    /// Returns the limits for `total` permits.
     pub(super) fn bounds(&self, total: usize) -> PermitLimits {
         let is_shared = self.has_several_principals.load(Ordering::Relaxed);
         PermitLimits {

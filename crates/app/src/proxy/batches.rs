@@ -5,7 +5,6 @@ use std::collections::HashSet;
 use riglm_domain::mcp::message::{Envelope, Message, RequestId};
 use serde_json::value::RawValue;
 
-/// Returns a request of a message as a separate message.
 pub(super) fn request_alone(message: &Message, envelope: &Envelope) -> Option<Message> {
     if !message.is_batch() {
         return Some(message.clone());

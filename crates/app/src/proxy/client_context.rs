@@ -57,7 +57,6 @@ pub(super) struct ClientContext {
     pub(super) transport: Transport,
     pub(super) principal: Principal,
     pub(super) profile: Option<ProfileName>,
-    /// The searches of the session and its catalog.
     pub(super) search: SessionSearch,
     /// The requests of the client in flight.
     pub(super) requests: Arc<ClientRequests>,

@@ -73,7 +73,6 @@ pub(super) enum NotAdded<E> {
     Duplicate,
     /// The client cancelled the request before the upstream session took it over.
     Cancelled,
-    /// The request has no permit.
     NoPermit(E),
 }
 

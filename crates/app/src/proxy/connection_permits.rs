@@ -16,7 +16,6 @@ use tokio::sync::oneshot;
 use super::request_permits::{PermitLimits, PermitRefusal};
 use super::upstream_session::UpstreamSession;
 
-/// The connection permits of one upstream.
 #[derive(Debug, Default)]
 pub(super) struct ConnectionPermits {
     state: Mutex<PermitState>,

@@ -1,34 +1,46 @@
 //! Health checks of upstreams before clients need them: at the start, after a reload with new
 //! upstreams, and repeatedly while an upstream does not answer.
 //!
-//! A check opens a connection of the proxy, makes a handshake without capabilities and closes it.
-//! The connection counts towards the connection limit of the upstream. A check lists nothing and is
-//! no session.
+//! A check opens a connection of the proxy, asks the server who it is and what it lists, and closes
+//! the connection. Sessions are answered from what the checks found out. The connection counts
+//! towards the connection limit of the upstream. A check is no session.
 
+use std::collections::HashMap;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use async_trait::async_trait;
 use futures_util::StreamExt as _;
 use futures_util::stream::FuturesUnordered;
 use parking_lot::Mutex;
-use riglm_domain::mcp::edit::member;
-use riglm_domain::mcp::internal_id::SingleRequest;
+use riglm_domain::mcp::edit::{member, with_member};
+use riglm_domain::mcp::internal_id::InternalRequest;
 use riglm_domain::mcp::message::{Message, MessageKind, RequestId};
+use riglm_domain::mcp::meta::{CLIENT_CAPABILITIES, CLIENT_INFO, PROTOCOL_VERSION, SERVER_INFO};
 use riglm_domain::mcp::method;
-use riglm_domain::mcp::protocol::Revision;
+use riglm_domain::mcp::protocol::{Era, Revision};
 use riglm_domain::privacy::principal::Principal;
 use riglm_domain::resilience::{Backoff, FailureStreak};
 use riglm_ports::upstream::{SendOutcome, UpstreamError, UpstreamEvents, UpstreamLink};
-use serde_json::json;
+use serde_json::{Value, json};
 use tokio::sync::oneshot;
 use tokio_util::sync::CancellationToken;
 
+use super::list_kind::ListKind;
 use super::shared_state::SharedState;
+use super::upstream_cache::{CachedList, ListKey};
+use super::upstream_session::connection::answered_within;
 use super::upstream_set::UpstreamEntry;
 
-/// The maximum number of concurrent checks. Each check may start a process.
-const MAX_AT_ONCE: usize = 8;
+/// The maximum number of concurrent checks of servers that are reached by URL.
+const MAX_REMOTE: usize = 32;
+
+/// The time after which the starts count as settled, also if some upstreams have not answered yet.
+const SETTLED_AFTER: Duration = Duration::from_mins(1);
+
+/// The maximum number of pages that are fetched of one list.
+const MAX_PAGES: usize = 1_000;
 
 /// The polling interval for due checks.
 const LOOK_EVERY: Duration = Duration::from_millis(500);
@@ -39,12 +51,13 @@ const PAUSE: Backoff = Backoff::new(Duration::from_secs(15), Duration::from_mins
 /// The pause after a check if an error in a session makes another check necessary.
 const MIN_PAUSE_IN_DOUBT: Duration = Duration::from_secs(2);
 
-/// The JSON text of the `initialize` result of a server.
-struct HandshakeResult(String);
-
 /// The schedule of checks of one upstream.
 #[derive(Debug, Default)]
-pub(super) struct CheckPlan(Mutex<CheckSchedule>);
+pub(super) struct CheckPlan {
+    schedule: Mutex<CheckSchedule>,
+    /// Cancelled at the end of the first check.
+    first: CancellationToken,
+}
 
 #[derive(Debug)]
 struct CheckSchedule {
@@ -69,7 +82,7 @@ impl Default for CheckSchedule {
 impl CheckPlan {
     /// Returns whether a check is due, and marks it as running if it is.
     fn begin_if_due(&self, now: Instant) -> bool {
-        let mut due = self.0.lock();
+        let mut due = self.schedule.lock();
         let begins = !due.is_running && due.next.is_none_or(|next| next <= now);
         due.is_running |= begins;
         begins
@@ -77,7 +90,7 @@ impl CheckPlan {
 
     /// Registers the end of a check. The pause grows with each check until the upstream answers.
     fn finish_check(&self, now: Instant, is_available: bool) {
-        let mut due = self.0.lock();
+        let mut due = self.schedule.lock();
         due.is_running = false;
         let random = fastrand::f64();
         let pause = if is_available {
@@ -88,68 +101,129 @@ impl CheckPlan {
         };
         due.next = Some(now + pause);
         due.ended = Some(now);
+        self.first.cancel();
     }
 
     /// Schedules the next check soon.
     pub(super) fn check_soon(&self) {
-        let mut due = self.0.lock();
+        let mut due = self.schedule.lock();
         let soon = due.ended.map(|ended| ended + MIN_PAUSE_IN_DOUBT);
         due.next = due.next.zip(soon).map(|(next, soon)| next.min(soon));
+    }
+
+    /// Waits for the end of the first check.
+    pub(super) async fn first_end(&self) {
+        self.first.cancelled().await;
+    }
+
+    /// Returns whether the first check has ended.
+    pub(super) fn has_ended(&self) -> bool {
+        self.first.is_cancelled()
     }
 }
 
 /// Checks until `stop` is cancelled whether the upstreams answer. Each upstream that no session
 /// has used is checked once. Upstreams that fail are checked again with growing pauses. The
-/// results are logged and are part of the states of the upstreams.
-pub(super) async fn check_upstreams(shared: &SharedState, stop: &CancellationToken) {
+/// results are logged and are part of the states of the upstreams. `on_news` is called when the
+/// starts have settled, and for each later check that finds other lists.
+pub(super) async fn check_upstreams(
+    shared: &SharedState,
+    stop: &CancellationToken,
+    on_news: impl Fn(),
+) {
+    let cores = std::thread::available_parallelism().map_or(1, usize::from);
+    // One start of those that may run at once is left for a session that waits for it.
+    let max_starts = (2 * cores).saturating_sub(1).max(1);
+    let began = Instant::now();
+    shared.starts.begin();
     let mut checks = FuturesUnordered::new();
+    let (mut n_starts, mut n_remote) = (0, 0);
     loop {
         let now = Instant::now();
         for entry in &shared.upstreams.load().entries {
-            let has_room = checks.len() < MAX_AT_ONCE;
-            if has_room && entry.wants_check() && entry.checks.begin_if_due(now) {
+            let (n_running, most) = if entry.starts_processes() {
+                (&mut n_starts, max_starts)
+            } else {
+                (&mut n_remote, MAX_REMOTE)
+            };
+            if *n_running < most && entry.wants_check() && entry.checks.begin_if_due(now) {
+                *n_running += 1;
                 checks.push(check(shared, Arc::clone(entry)));
             }
         }
+        let settles = shared.starts.are_settling()
+            && (began.elapsed() >= SETTLED_AFTER || are_all_checked(shared));
+        if settles {
+            shared.starts.settle();
+            on_news();
+        }
         tokio::select! {
             () = stop.cancelled() => return,
-            Some(entry) = checks.next(), if !checks.is_empty() => {
+            Some((entry, has_news)) = checks.next(), if !checks.is_empty() => {
+                let n_running = if entry.starts_processes() { &mut n_starts } else { &mut n_remote };
+                *n_running -= 1;
                 let is_available = entry.failure().is_none();
                 entry.checks.finish_check(Instant::now(), is_available);
+                if has_news && !shared.starts.are_settling() {
+                    on_news();
+                }
             }
             () = tokio::time::sleep(LOOK_EVERY) => {}
         }
     }
 }
 
-async fn check(shared: &SharedState, entry: Arc<UpstreamEntry>) -> Arc<UpstreamEntry> {
+/// Returns whether no first check is in progress or due.
+fn are_all_checked(shared: &SharedState) -> bool {
+    let set = shared.upstreams.load();
+    !set.entries.iter().any(|entry| entry.is_starting())
+}
+
+/// Checks one upstream. Returns whether its lists differ from what was known.
+async fn check(shared: &SharedState, entry: Arc<UpstreamEntry>) -> (Arc<UpstreamEntry>, bool) {
     let principal = Principal::local();
     let most = entry.upstream.options.max_connections;
     let bounds = shared.bounds(most.unwrap_or(usize::MAX));
     // If sessions use all connections, they notice failures by themselves.
     let slot = entry.slots.take(&principal, bounds, Duration::ZERO).await;
-    let Ok(_slot) = slot else { return entry };
+    let Ok(_slot) = slot else {
+        return (entry, false);
+    };
     let started_at = Instant::now();
-    let limits = shared.limits();
+    let was_down = entry.failure().is_some();
+    let limits = shared.limits().clone();
     let checked = {
-        let checking = handshake(&entry, &principal, limits.handshake_timeout);
-        tokio::pin!(checking);
-        // After this time the upstream counts as late for fan-outs, but the check continues.
-        let in_time = tokio::time::timeout(limits.unite_timeout, &mut checking).await;
+        let asking = introduce(&entry, &principal, limits.handshake_timeout);
+        tokio::pin!(asking);
+        // After this time a server that is not just starting counts as late for fan-outs, but the
+        // check continues.
+        let in_time = tokio::time::timeout(limits.unite_timeout, &mut asking).await;
         if let Ok(checked) = in_time {
             checked
         } else {
-            entry.note_late(started_at);
-            checking.await
+            if !entry.starts_processes() {
+                entry.note_late(started_at);
+            }
+            asking.await
         }
     };
     let name = entry.name();
+    let mut has_news = false;
     match checked {
-        Ok(greeting) => {
-            entry.note_connected();
-            // Stored for later handshakes of sessions, which then need not wait for this
-            // upstream.
-            entry.catalog.initialize_result(&greeting.0);
+        Ok(Introduction {
+            era,
+            greeting,
+            lists,
+        }) => {
+            let era = entry.era_of(era);
+            entry.catalog.note_greeting(era, &greeting.0);
+            for (kind, list) in lists {
+                let key = ListKey::of_check(kind, era);
+                let known = entry.catalog.list(&key).map(|known| known.digest);
+                has_news |= known != Some(entry.catalog.remember(key, list).digest);
+            }
+            has_news |= was_down;
+            shared.store_knowledge(&entry).await;
             let description = greeting.description();
             let took_ms = started_at.elapsed().as_millis();
             tracing::info!(
@@ -163,83 +237,187 @@ async fn check(shared: &SharedState, entry: Arc<UpstreamEntry>) -> Arc<UpstreamE
         }
         Err(error) => entry.note_failure(&error),
     }
-    entry
+    (entry, has_news)
 }
 
-/// Connects to an upstream, makes a handshake and closes the connection.
-async fn handshake(
+/// The greeting of a server for clients of an era, and its lists.
+struct Introduction {
+    era: Era,
+    greeting: Greeting,
+    lists: Vec<(ListKind, CachedList)>,
+}
+
+/// Connects to an upstream, asks it who it is and what it lists, and closes the connection. `limit`
+/// is the time for the first answer of a server that runs, and for its lists together.
+async fn introduce(
     entry: &UpstreamEntry,
     principal: &Principal,
     limit: Duration,
-) -> Result<HandshakeResult, UpstreamError> {
-    let (answered, answer) = oneshot::channel();
-    let events = Arc::new(HandshakeEvents(Mutex::new(Some(answered))));
-    let connecting = entry.upstream.connector.connect(principal, events);
+) -> Result<Introduction, UpstreamError> {
+    let answers = Arc::new(CheckEvents::default());
+    let connecting = entry.upstream.connector.connect(principal, answers.clone());
     let connecting = tokio::time::timeout(limit, connecting).await;
     let link = connecting.unwrap_or(Err(UpstreamError::NoAnswer))?;
     // The guard closes the connection also if this future is dropped. A process must not outlive
     // its check.
-    let link = ClosingLink(Some(link));
-    let asked = tokio::time::timeout(limit, make_handshake(&link, answer)).await;
-    let greeting = asked.unwrap_or(Err(UpstreamError::Unreachable {
+    // Discovery finds out both eras with one start. It is not worth a try where nothing is started.
+    let is_known = !entry.tells_eras_apart() && entry.greeting(Era::Legacy).is_some();
+    let is_legacy = is_known || !entry.starts_processes();
+    let mut asking = Asking {
+        link: ClosingLink(Some(Arc::clone(&link))),
+        answers,
+        n_asked: AtomicU64::new(0),
+        era: if is_legacy { Era::Legacy } else { Era::Modern },
+    };
+    let greeted = answered_within(&*link, limit, asking.greet()).await;
+    let greeted = greeted.unwrap_or(Err(UpstreamError::Unreachable {
         reason: "no answer to the handshake",
     }));
-    link.close().await;
-    greeting
+    let introduced = match greeted {
+        Ok(greeting) => {
+            entry.note_connected();
+            // A server that does not list in time is available all the same. Lists that may need an
+            // approval are those of sessions, where they are filtered.
+            let limit = (entry.upstream.approvals)
+                .as_ref()
+                .map_or(limit, |_| Duration::ZERO);
+            let lists = tokio::time::timeout(limit, asking.lists(&greeting)).await;
+            Ok(Introduction {
+                era: asking.era,
+                greeting,
+                lists: lists.unwrap_or_default(),
+            })
+        }
+        Err(error) => Err(error),
+    };
+    asking.link.close().await;
+    introduced
 }
 
-async fn make_handshake(
-    link: &ClosingLink,
-    answer: oneshot::Receiver<Result<Message, UpstreamError>>,
-) -> Result<HandshakeResult, UpstreamError> {
-    let Some(link) = &link.0 else {
-        return Err(UpstreamError::NoAnswer);
-    };
-    let id = SingleRequest::HealthCheck.id();
-    let params = json!({
-        "protocolVersion": Revision::NEWEST_LEGACY,
-        "capabilities": {},
-        "clientInfo": {"name": "riglm", "version": env!("CARGO_PKG_VERSION")},
-    });
-    let initialize = Message::request(&id, method::INITIALIZE, Some(&params.to_string()));
-    let exchange = match link.send(initialize).await? {
-        SendOutcome::Delivered => None,
-        SendOutcome::UnderWay(exchange) => Some(exchange),
-    };
-    let answered = async {
-        let answer = answer.await.unwrap_or(Err(UpstreamError::NoAnswer))?;
-        let envelope = answer.single();
-        let result = (envelope.filter(|envelope| envelope.kind() == MessageKind::Success))
-            .and_then(|envelope| answer.result(envelope));
-        let Some(result) = result else {
+/// A connection over which a check asks.
+struct Asking {
+    link: ClosingLink,
+    answers: Arc<CheckEvents>,
+    n_asked: AtomicU64,
+    /// The era of the requests. A server that is known to be legacy only gets no other ones, since
+    /// some servers end at the first request that they do not know.
+    era: Era,
+}
+
+impl Asking {
+    /// Asks the server who it is: by discovery, which the bridge answers for older servers, or else
+    /// by a handshake.
+    async fn greet(&mut self) -> Result<Greeting, UpstreamError> {
+        if self.era == Era::Modern {
+            let answer = self.ask(method::SERVER_DISCOVER, json!({})).await?;
+            if let Some(result) = result_of(&answer) {
+                return Ok(Greeting(result.to_owned()));
+            }
+            self.era = Era::Legacy;
+        }
+        let params = json!({
+            "protocolVersion": Revision::NEWEST_LEGACY,
+            "capabilities": {},
+            "clientInfo": client_info(),
+        });
+        let answer = self
+            .request(method::INITIALIZE, &params.to_string())
+            .await?;
+        let Some(result) = result_of(&answer) else {
             return Err(UpstreamError::from_refusal(&answer));
         };
-        let greeting = HandshakeResult(result.to_owned());
         let initialized = Message::notification(method::NOTIFICATIONS_INITIALIZED, None);
-        if let SendOutcome::UnderWay(exchange) = link.send(initialized).await? {
-            exchange.run.await;
-        }
-        Ok(greeting)
-    };
-    tokio::pin!(answered);
-    if let Some(exchange) = exchange {
-        tokio::select! {
-            biased;
-            greeting = &mut answered => return greeting,
-            () = exchange.run => {}
-        }
+        self.send(initialized).await?;
+        Ok(Greeting(result.to_owned()))
     }
-    answered.await
+
+    /// Returns the lists that the server declares and that it answers with.
+    async fn lists(&self, greeting: &Greeting) -> Vec<(ListKind, CachedList)> {
+        let mut lists = Vec::new();
+        for kind in ListKind::ALL {
+            if kind.is_declared_in(&greeting.0)
+                && let Some(list) = self.list(kind).await
+            {
+                lists.push((kind, list));
+            }
+        }
+        lists
+    }
+
+    async fn list(&self, kind: ListKind) -> Option<CachedList> {
+        let mut list = CachedList::default();
+        let mut cursor: Option<String> = None;
+        for _ in 0..MAX_PAGES {
+            let mut params = json!({});
+            if let Some(cursor) = &cursor {
+                params["cursor"] = serde_json::from_str(cursor).ok()?;
+            }
+            let answer = self.ask(kind.method(), params).await.ok()?;
+            let next = list.add_page(kind, result_of(&answer)?);
+            if next.is_none() || next == cursor {
+                return Some(list);
+            }
+            cursor = next;
+        }
+        Some(list)
+    }
+
+    /// Sends a request in the form of the era and returns its answer.
+    async fn ask(&self, method: &str, params: Value) -> Result<Message, UpstreamError> {
+        if self.era == Era::Legacy {
+            return self.request(method, &params.to_string()).await;
+        }
+        let meta = json!({
+            PROTOCOL_VERSION: Revision::NEWEST_MODERN,
+            CLIENT_CAPABILITIES: {},
+            CLIENT_INFO: client_info(),
+        });
+        let params = with_member(&params.to_string(), "_meta", &meta.to_string());
+        self.request(method, &params).await
+    }
+
+    async fn request(&self, method: &str, params: &str) -> Result<Message, UpstreamError> {
+        let id = InternalRequest::HealthCheck.id(self.n_asked.fetch_add(1, Ordering::Relaxed));
+        let answer = self.answers.expect(id.clone());
+        self.send(Message::request(&id, method, Some(params)))
+            .await?;
+        answer.await.unwrap_or(Err(UpstreamError::NoAnswer))
+    }
+
+    async fn send(&self, message: Message) -> Result<(), UpstreamError> {
+        let Some(link) = &self.link.0 else {
+            return Err(UpstreamError::NoAnswer);
+        };
+        if let SendOutcome::UnderWay(exchange) = link.send(message).await? {
+            crate::proxy::log_spans::spawn(exchange.run);
+        }
+        Ok(())
+    }
 }
 
-impl HandshakeResult {
+fn client_info() -> Value {
+    json!({"name": "riglm", "version": env!("CARGO_PKG_VERSION")})
+}
+
+fn result_of(answer: &Message) -> Option<&str> {
+    let envelope = answer.single();
+    let envelope = envelope.filter(|envelope| envelope.kind() == MessageKind::Success)?;
+    answer.result(envelope)
+}
+
+/// The JSON text of the result of a handshake or of discovery.
+struct Greeting(String);
+
+impl Greeting {
     /// Returns the name, the version and the protocol revision of the server for log messages.
     fn description(&self) -> String {
         let result = &self.0;
         let text = |within: Option<&str>, key: &str| -> Option<String> {
             serde_json::from_str(member(within?, key)?).ok()
         };
-        let server = member(result, "serverInfo");
+        let meta = member(result, "_meta");
+        let server =
+            member(result, "serverInfo").or(meta.and_then(|meta| member(meta, SERVER_INFO)));
         let revision = text(Some(result), "protocolVersion").map(|it| format!("revision {it}"));
         let version = text(server, "version");
         let name = text(server, "name").map(|name| match version {
@@ -283,13 +461,19 @@ impl Drop for ClosingLink {
     }
 }
 
-/// Receives the answer to the handshake. A check ignores all other messages of the server.
-#[derive(Debug)]
-struct HandshakeEvents(Mutex<Option<oneshot::Sender<Result<Message, UpstreamError>>>>);
+/// Receives the answers of a check. It ignores all other messages of the server.
+#[derive(Debug, Default)]
+struct CheckEvents(Mutex<HashMap<RequestId, oneshot::Sender<Result<Message, UpstreamError>>>>);
 
-impl HandshakeEvents {
-    fn end(&self, answer: Result<Message, UpstreamError>) {
-        let waiting = self.0.lock().take();
+impl CheckEvents {
+    fn expect(&self, id: RequestId) -> oneshot::Receiver<Result<Message, UpstreamError>> {
+        let (answered, answer) = oneshot::channel();
+        self.0.lock().insert(id, answered);
+        answer
+    }
+
+    fn end(&self, id: &RequestId, answer: Result<Message, UpstreamError>) {
+        let waiting = self.0.lock().remove(id);
         if let Some(waiting) = waiting {
             // The receiver may have given up.
             let _ = waiting.send(answer);
@@ -298,21 +482,25 @@ impl HandshakeEvents {
 }
 
 #[async_trait]
-impl UpstreamEvents for HandshakeEvents {
-    async fn on_message(&self, message: Message, _related: Option<RequestId>) {
-        let is_answer = message.single().is_some_and(|envelope| {
-            matches!(envelope.kind(), MessageKind::Success | MessageKind::Failure)
-        });
-        if is_answer {
-            self.end(Ok(message));
+impl UpstreamEvents for CheckEvents {
+    async fn on_message(&self, message: Message, related: Option<RequestId>) {
+        let envelope = message.single().filter(|envelope| envelope.is_response());
+        let id = envelope
+            .and_then(|envelope| envelope.id().cloned())
+            .or(related);
+        if let Some(id) = id.filter(|_| envelope.is_some()) {
+            self.end(&id, Ok(message));
         }
     }
 
-    async fn on_unanswered(&self, _request: RequestId, error: UpstreamError) {
-        self.end(Err(error));
+    async fn on_unanswered(&self, request: RequestId, error: UpstreamError) {
+        self.end(&request, Err(error));
     }
 
     async fn on_lost(&self, error: UpstreamError) {
-        self.end(Err(error));
+        let waiting = std::mem::take(&mut *self.0.lock());
+        for waiting in waiting.into_values() {
+            let _ = waiting.send(Err(error.clone()));
+        }
     }
 }

@@ -2,6 +2,7 @@
 //!
 //! The catalog comes from `tool_lists`.
 
+use std::borrow::Cow;
 use std::sync::Arc;
 
 use jiff::Timestamp;
@@ -13,7 +14,7 @@ use riglm_ports::observer::{Event, EventOrigin, ListShownEvent};
 use serde_json::Value;
 
 use super::client_context::{ClientContext, ListNovelty};
-use super::own_tools::{OwnTool, OwnToolSet};
+use super::own_tools::{OwnTool, OwnToolSet, with_servers};
 use super::shared_state::SharedState;
 use crate::selection::{ListForecast, ListIntent, Lists, OwnToolsUse, ShownList};
 use riglm_discovery::search::{Catalog, TextFit};
@@ -209,9 +210,15 @@ impl ListComposer<'_> {
             _ => true,
         });
         let is_before = |tool: OwnTool| tool == OwnTool::Search && shown.search_first;
+        let own: Vec<(OwnTool, Cow<'_, str>)> = (own.into_iter())
+            .map(|(tool, definition)| match tool {
+                OwnTool::Search => (tool, with_servers(definition, shown.servers())),
+                _ => (tool, definition.into()),
+            })
+            .collect();
         let part = |before: bool| -> Vec<&str> {
             let own = own.iter().filter(|(tool, _)| is_before(*tool) == before);
-            own.map(|(_, definition)| *definition).collect()
+            own.map(|(_, definition)| &**definition).collect()
         };
         let before = if page.start == 0 {
             part(true)

@@ -15,7 +15,7 @@ pub(in crate::proxy) enum ListKind {
 }
 
 impl ListKind {
-    const ALL: [Self; 5] = [
+    pub(in crate::proxy) const ALL: [Self; 5] = [
         Self::Tools,
         Self::Prompts,
         Self::Resources,
@@ -26,6 +26,11 @@ impl ListKind {
     /// Returns the kind of list that a method requests.
     pub(in crate::proxy) fn of_method(method: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|kind| kind.method() == method)
+    }
+
+    /// Returns the kind of list whose entries are in this member of a result.
+    pub(in crate::proxy) fn of_member(member: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|kind| kind.member() == member)
     }
 
     /// Returns the method that requests the list.

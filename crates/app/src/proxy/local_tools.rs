@@ -14,9 +14,7 @@ use super::aggregator::route::RouteTarget;
 use super::list_composer::ListComposer;
 use super::list_kind::ListKind;
 use super::list_template::{ListFetchError, ListTemplate};
-use super::own_tools::{
-    CallMaker, OwnTool, OwnTools, TakenNames, ToolCaller, UnwrapOutcome, failure, skills_of,
-};
+use super::own_tools::{OwnTool, OwnTools, TakenNames, ToolCaller, failure, skills_of};
 use super::request_params::RequestParams;
 use super::session::ClientSession;
 use super::session_jobs::Reply;
@@ -32,7 +30,6 @@ pub(super) struct LocalTools<'a> {
     tools: &'a OwnTools,
 }
 
-/// A call of an own tool of the proxy.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct OwnToolCall<'a> {
     pub(super) tool: OwnTool,
@@ -71,15 +68,10 @@ impl<'a> LocalTools<'a> {
         let unusable = taken.and(useless);
         let unwrapped;
         let (own, params) = if call.tool == OwnTool::CallTool {
-            let maker = CallMaker::of(&session.client_context, &session.shared);
-            let unwrapping = self
-                .tools
-                .unwrap_call(&maker, params, catalog.as_deref().ok());
-            unwrapped = match unwrapping.await {
-                UnwrapOutcome::Call(params) => params,
-                UnwrapOutcome::Wrong(problem) => {
-                    return Reply::Result(failure(era, &problem));
-                }
+            let max_depth = session.shared.limits().message_depth;
+            unwrapped = match self.tools.unwrap_call(params, max_depth) {
+                Ok(params) => params,
+                Err(problem) => return Reply::Result(failure(era, problem.as_str())),
             };
             let inner = RequestParams::read(Some(&unwrapped)).name();
             let inner = inner.and_then(|name| self.tools.tool_named(&name));
@@ -203,8 +195,8 @@ impl ClientSession {
             let known = self.shared.catalog_of(&self.client_context);
             known.filter(|_| only.as_ref().is_none_or(|only| only.tools.has_tools()))
         };
-        let maker = CallMaker::of(&self.client_context, &self.shared);
-        let call = tools.wrapped_call(&message, &maker, taken, catalog);
+        let max_depth = self.shared.limits().message_depth;
+        let call = tools.wrapped_call(&message, max_depth, taken, catalog);
         call.unwrap_or(message)
     }
 }

@@ -17,7 +17,6 @@ pub(super) fn set_session_id(span: &Span, row: SessionId) {
     span.record("id", field::display(row));
 }
 
-/// Returns the span of an upstream in a session.
 pub(super) fn upstream(session: &Span, name: &UpstreamName) -> Span {
     error_span!(parent: session, "upstream", %name)
 }

@@ -5,7 +5,6 @@
 //! them in lists.
 
 mod answer;
-mod argument_check;
 mod arguments;
 pub(super) mod call_hints;
 mod call_tool;
@@ -15,7 +14,6 @@ mod own_tool;
 mod paging;
 mod rating;
 mod recommending;
-mod schema_cost;
 mod session_search;
 mod session_view;
 mod skill_search;
@@ -26,13 +24,12 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use riglm_domain::id::UpstreamName;
 use riglm_domain::mcp::protocol::Revision;
 
-use self::argument_check::ArgumentChecks;
 use self::definition::Definitions;
 use riglm_discovery::search::{Catalog, ToolSearch};
 
 pub(super) use answer::{ToolCaller, failure};
-pub(super) use call_tool::{CallMaker, UnwrapOutcome};
 pub(super) use catalog_cache::{CatalogCache, server_text};
+pub(super) use definition::with_servers;
 use own_tool::ListedOwnTools;
 pub(super) use own_tool::TakenNames;
 pub use own_tool::{OwnTool, OwnToolNames, OwnToolSet};
@@ -46,7 +43,6 @@ pub(super) struct OwnTools {
     names: OwnToolNames,
     listed: ListedOwnTools,
     definitions: Vec<(OwnTool, Definitions)>,
-    checks: Arc<ArgumentChecks>,
     warned_of: [AtomicBool; OwnTool::ALL.len()],
     was_warned_of_limit: AtomicBool,
 }
@@ -70,7 +66,6 @@ impl OwnTools {
             listed: ListedOwnTools::new(unlisted.others()),
             definitions: definitions.collect(),
             names,
-            checks: Arc::default(),
             warned_of: Default::default(),
             was_warned_of_limit: AtomicBool::new(false),
         })
@@ -79,8 +74,7 @@ impl OwnTools {
     /// Limits the concurrent work of one principal. `of_one` maps a total limit to the limit of one
     /// principal.
     pub(super) fn share(&self, of_one: impl Fn(usize) -> usize) {
-        self.service.limit_per_principal(&of_one);
-        self.checks.share(&of_one);
+        self.service.limit_per_principal(of_one);
     }
 
     /// Replaces the set of tools that no list has; returns whether it changed.

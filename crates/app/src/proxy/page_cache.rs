@@ -59,7 +59,6 @@ impl SeenPage {
         }
     }
 
-    /// Returns the array of tools.
     pub(super) fn tools(&self) -> ListText<'_> {
         ListText {
             tools: self.result.get(self.tools_at.clone()).unwrap_or_default(),

@@ -14,10 +14,8 @@ const MAX_CALLS: usize = 100;
 /// The maximum size of the names of the remembered calls in bytes.
 const MAX_NAME_BYTES: usize = 256 << 10;
 
-/// A call that has ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct EndedCall {
-    /// The session key of the call.
     pub(super) session_key: SessionKey,
     /// The tool, under the name that its upstream knows.
     pub(super) tool: ToolRef,
@@ -64,7 +62,6 @@ impl RecentCalls {
         }
     }
 
-    /// Returns the calls under a session key.
     pub(super) fn of(&self, session_key: SessionKey) -> SessionCalls {
         let queue = self.0.lock();
         let calls = queue.calls.iter().rev();

@@ -23,6 +23,7 @@ use super::admission::{RequestPermits, stopping};
 use super::aggregator::merged_lists::MergedListCache;
 use super::client_description::ClientIdentity;
 use super::health_checks;
+use super::known_servers::{KnowledgeStore, ServerMemories, Starts};
 use super::message_rate_limit::MessageRateLimit;
 use super::own_tools::{CatalogCache, OwnToolNames, OwnToolSet, OwnTools};
 use super::page_cache::PageCache;
@@ -33,7 +34,7 @@ use crate::control::approvals::{ApprovalError, ApprovalRequest, HeldDefinition};
 use crate::control::name_lookup::quote;
 use crate::limits::Limits;
 use crate::long_work::LongTextWork;
-use crate::proxy::aggregator::changes::reconfigure;
+use crate::proxy::aggregator::changes::{all_may_have_changed, reconfigure};
 use crate::proxy::list_notices::{
     notify_approval, notify_forbid_rules_changed, notify_list_outdated, notify_selection_changed,
 };
@@ -55,8 +56,9 @@ const SWEEP_EVERY: Duration = Duration::from_millis(250);
 const ABANDONED_AFTER: Duration = Duration::from_mins(1);
 
 /// The minimum time for closing connections at the end of the process, also after the drain
-/// timeout. A child process must end within it after its standard input was closed.
-pub const CLOSE_WITHIN: Duration = Duration::from_secs(3);
+/// timeout. A child process must end within it after its standard input was closed. It is longer than
+/// the default `shutdown_grace` of an upstream, so that there is time for SIGTERM, too.
+pub const CLOSE_WITHIN: Duration = Duration::from_secs(4);
 
 /// The components of a proxy.
 #[derive(Debug)]
@@ -93,6 +95,8 @@ pub struct ProxyParts {
     pub unlisted_tools: OwnToolSet,
     /// The use of hints in requests.
     pub hints: HintUse,
+    /// Keeps what servers said of themselves for the next run; `None` to start without knowledge.
+    pub server_memory: Option<ServerMemories>,
 }
 
 /// The use of hints in requests: the session, context and token budget that a client names in
@@ -147,6 +151,8 @@ impl Proxy {
             observer: parts.observer,
             request_permits: RequestPermits::default(),
             has_several_principals: AtomicBool::new(false),
+            starts: Starts::default(),
+            knowledge: KnowledgeStore(parts.server_memory),
             is_stopping: AtomicBool::new(false),
         };
         Self {
@@ -171,9 +177,28 @@ impl Proxy {
 
     /// Checks until `stop` is cancelled whether the upstreams answer. Each upstream that no session
     /// has used is checked once. Upstreams that fail are checked again with growing pauses. The
-    /// results are logged and are part of [`Proxy::upstream_states`].
+    /// results are logged and are part of [`Proxy::upstream_states`]. Clients whose lists turn out to
+    /// be outdated are notified: once when the first starts have settled, and for later news.
     pub async fn check_upstreams(&self, stop: &CancellationToken) {
-        health_checks::check_upstreams(&self.shared, stop).await;
+        let tell_all = || {
+            let sessions: Vec<_> = self.sessions.lock().values().cloned().collect();
+            for session in sessions {
+                all_may_have_changed(&session);
+            }
+        };
+        health_checks::check_upstreams(&self.shared, stop, tell_all).await;
+    }
+
+    /// Takes over what earlier runs of the program knew of the upstreams. Call it before clients are
+    /// accepted.
+    pub async fn recall_upstreams(&self) {
+        let set = self.shared.upstreams.load_full();
+        let servers: Vec<_> = set
+            .entries
+            .iter()
+            .map(|entry| entry.known_server())
+            .collect();
+        self.shared.knowledge.recall(&servers).await;
     }
 
     /// Replaces the set of upstreams in all sessions. Upstreams with the same name and fingerprint

@@ -97,7 +97,6 @@ impl<'a> RequestParams<'a> {
         meta.protocol_version.map(|_| meta)
     }
 
-    /// Returns the era of the request.
     pub(crate) fn era(&self) -> Era {
         match self.protocol_meta() {
             Some(_) => Era::Modern,
@@ -142,7 +141,6 @@ pub(crate) enum IdMember {
     ProgressToken,
 }
 
-/// Returns the revision in the result of `initialize`.
 pub(crate) fn agreed_revision(result: &str) -> Option<String> {
     #[derive(Deserialize)]
     #[serde(rename_all = "camelCase")]

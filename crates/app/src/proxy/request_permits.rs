@@ -6,7 +6,6 @@ use std::sync::Arc;
 use parking_lot::Mutex;
 use riglm_domain::privacy::principal::Principal;
 
-/// The limits of a kind of permits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct PermitLimits {
     /// The limit for all principals together.
@@ -31,7 +30,6 @@ pub(crate) enum PermitRefusal {
     Share,
 }
 
-/// The permits of one kind.
 #[derive(Debug, Default)]
 pub(crate) struct PrincipalPermits(Mutex<PermitCounts>);
 

@@ -88,7 +88,6 @@ pub(super) fn with_entry(resources: &str, position: ListPosition) -> Option<Stri
     Some(format!("[{}]", all.join(",")))
 }
 
-/// The position of a page of a list.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum ListPosition {
     /// More pages follow.

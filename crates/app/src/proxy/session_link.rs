@@ -10,6 +10,7 @@ use riglm_ports::downstream::{ClientLink, Route};
 
 use super::client_context::AggregationMode;
 use super::session::ClientSession;
+use crate::proxy::aggregator::shown_lists::on_connected;
 use crate::proxy::aggregator::upstream_messages::pass_to_client;
 use crate::proxy::list_notices::review_list;
 
@@ -31,6 +32,15 @@ impl SessionLink {
     pub(super) fn review_list(&self, session_key: SessionKey, era: Era) {
         if let Some(session) = self.session.upgrade() {
             review_list(&session, session_key, era);
+        }
+    }
+
+    /// Registers that the upstream session was connected.
+    pub(super) fn on_connected(&self) {
+        if let Some(session) = self.session.upgrade()
+            && let Some(member) = session.member_by_number(self.number)
+        {
+            on_connected(&session, &member);
         }
     }
 }

@@ -9,6 +9,7 @@ use jiff::Timestamp;
 use riglm_domain::catalog::naming::NamespacePolicy;
 use riglm_domain::id::SessionId;
 use riglm_domain::intent::StatedIntent;
+use riglm_domain::mcp::protocol::Era;
 use riglm_domain::mcp::request_hints::RequestHints;
 use riglm_domain::mcp::trace_context::TraceContext;
 use riglm_domain::usage::invocation::SessionKey;
@@ -18,10 +19,11 @@ use riglm_ports::tracer::{Span, SpanOperation, Tracer};
 use super::admission::RequestPermits;
 use super::aggregator::merged_lists::MergedListCache;
 use super::client_context::ClientContext;
+use super::known_servers::{KnowledgeStore, Starts};
 use super::own_tools::{CatalogCache, OwnTool, OwnToolSet, OwnTools};
 use super::page_cache::PageCache;
 use super::registry::HintUse;
-use super::upstream_set::UpstreamSet;
+use super::upstream_set::{UpstreamEntry, UpstreamSet};
 use crate::limits::Limits;
 use crate::long_work::LongTextWork;
 use crate::safeguards::{LimitSubject, ListText, Safeguards};
@@ -66,6 +68,9 @@ pub(crate) struct SharedState {
     pub(super) request_permits: RequestPermits,
     /// Whether several principals are expected, so that each is limited to its share.
     pub(super) has_several_principals: AtomicBool,
+    /// The progress of the first starts.
+    pub(super) starts: Starts,
+    pub(super) knowledge: KnowledgeStore,
     /// Whether the proxy is shutting down. Requests in flight may end, new ones are refused.
     pub(crate) is_stopping: AtomicBool,
 }
@@ -241,6 +246,28 @@ impl SharedState {
             return None;
         }
         Some(tracer.begin(operation, Some(of?)))
+    }
+
+    /// Stores what is known of a server for the next run of the program.
+    pub(super) async fn store_knowledge(&self, entry: &UpstreamEntry) {
+        let server = entry.known_server();
+        self.knowledge.save(server, self.recorder.now()).await;
+    }
+
+    /// Returns the last known answer of an upstream to a handshake or to discovery by clients of an
+    /// era. The first clients wait for the first check of an upstream that never answered.
+    pub(super) async fn known_greeting(
+        &self,
+        entry: &UpstreamEntry,
+        client: Era,
+    ) -> Option<Arc<str>> {
+        let known = entry.greeting(client);
+        if known.is_some() || !self.starts.are_checked() {
+            return known;
+        }
+        let left = entry.wait_left(self.limits().first_wait);
+        entry.wait_for_check(left).await;
+        entry.greeting(client)
     }
 
     /// Returns the current limits. Do not hold the guard over an await.

@@ -39,7 +39,6 @@ struct ToolSetState {
     names: HashSet<ToolName>,
 }
 
-/// The position of a page in its list.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct PagePosition {
     pub(super) is_first: bool,

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use parking_lot::Mutex;
 use riglm_domain::mcp::edit;
+use riglm_domain::mcp::protocol::Era;
 use riglm_domain::mcp::scan::unescape;
 use riglm_domain::privacy::principal::Principal;
 use serde_json::value::RawValue;
@@ -14,7 +15,7 @@ use sha2::{Digest, Sha256};
 use super::list_kind::ListKind;
 
 /// The maximum number of different handshake results.
-const MAX_HELLOS: usize = 16;
+const MAX_GREETINGS: usize = 16;
 /// The maximum number of lists. Beyond it, the principal with the most lists loses one.
 const MAX_LISTS: usize = 256;
 /// The maximum number of different client capabilities with a separate list, per principal and
@@ -30,14 +31,28 @@ const MAX_LIST_BYTES: usize = 16 << 20;
 /// The maximum size of a small list in bytes. Hashing it takes about one millisecond at most.
 const SMALL_BYTES: usize = 512 << 10;
 
-/// The cache key of a list. The list of a server may depend on the principal and on the
-/// capabilities of the client.
+/// The cache key of a list. The list of a server may depend on the principal, on the capabilities
+/// of the client and on its era.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(in crate::proxy) struct ListKey {
     pub(in crate::proxy) kind: ListKind,
     pub(in crate::proxy) principal: Principal,
     /// The digest of the client's capabilities.
     pub(in crate::proxy) capabilities: [u8; 8],
+    /// The era of the client; `None` for a server that speaks one era only.
+    pub(in crate::proxy) era: Option<Era>,
+}
+
+impl ListKey {
+    /// Returns the key of the list that a health check gets: of a client without capabilities.
+    pub(in crate::proxy) fn of_check(kind: ListKind, era: Option<Era>) -> Self {
+        Self {
+            kind,
+            principal: Principal::local(),
+            capabilities: digest_of(Some("{}")),
+            era,
+        }
+    }
 }
 
 /// One complete list of one upstream.
@@ -105,6 +120,18 @@ impl CachedList {
         self.n_bytes <= SMALL_BYTES
     }
 
+    /// Returns the list as one page of a result. [`Self::add_page`] reads it.
+    pub(in crate::proxy) fn to_page(&self, kind: ListKind) -> String {
+        let entries: Vec<&str> = self.entries.iter().map(|entry| &*entry.text).collect();
+        let ttl = (self.ttl_ms).map_or_else(String::new, |ttl| format!(r#","ttlMs":{ttl}"#));
+        let scope = if self.is_public { "public" } else { "private" };
+        format!(
+            r#"{{"{}":[{}]{ttl},"cacheScope":"{scope}"}}"#,
+            kind.member(),
+            entries.join(",")
+        )
+    }
+
     fn set_digest(&mut self) {
         let mut digest = Sha256::new();
         for entry in &self.entries {
@@ -118,27 +145,38 @@ impl CachedList {
 /// The cache of one upstream.
 #[derive(Debug, Default)]
 pub(in crate::proxy) struct UpstreamCache {
-    initialize_results: Mutex<Vec<Arc<str>>>,
+    /// The results of handshakes and discovery, the newest first, with the era of the client.
+    greetings: Mutex<Vec<(Option<Era>, Arc<str>)>>,
     lists: Mutex<Vec<(ListKey, Arc<CachedList>)>>,
+    /// The keys of lists that come from an earlier process, until the server lists again.
+    recalled: Mutex<Vec<ListKey>>,
+    /// The parts that are stored, with the digests of their contents.
+    pub(in crate::proxy) stored: Mutex<HashMap<String, [u8; 32]>>,
 }
 
 impl UpstreamCache {
-    /// Stores a handshake result. Equal results share their memory.
-    pub(in crate::proxy) fn initialize_result(&self, result: &str) -> Arc<str> {
-        let mut initialize_results = self.initialize_results.lock();
-        let known = initialize_results
+    /// Stores a result of a handshake or of discovery. Equal results share their memory.
+    pub(in crate::proxy) fn note_greeting(&self, era: Option<Era>, result: &str) -> Arc<str> {
+        let mut greetings = self.greetings.lock();
+        let known = greetings
             .iter()
-            .position(|hello| **hello == *result);
-        let hello = known.map_or_else(|| Arc::from(result), |at| initialize_results.remove(at));
-        initialize_results.insert(0, Arc::clone(&hello));
-        initialize_results.truncate(MAX_HELLOS);
+            .position(|(of, hello)| *of == era && **hello == *result);
+        let hello = known.map_or_else(|| Arc::from(result), |at| greetings.remove(at).1);
+        greetings.insert(0, (era, Arc::clone(&hello)));
+        greetings.truncate(MAX_GREETINGS);
         hello
     }
 
-    /// Returns the last handshake result of any session.
-    pub(in crate::proxy) fn last_handshake_result(&self) -> Option<Arc<str>> {
-        let initialize_results = self.initialize_results.lock();
-        initialize_results.first().cloned()
+    /// Returns the last result of a handshake or of discovery that a client of this era may get.
+    pub(in crate::proxy) fn greeting(&self, era: Option<Era>) -> Option<Arc<str>> {
+        let greetings = self.greetings.lock();
+        let found = greetings.iter().find(|(of, _)| *of == era);
+        found.map(|(_, hello)| Arc::clone(hello))
+    }
+
+    /// Returns whether clients of the two eras are told apart.
+    pub(in crate::proxy) fn tells_eras_apart(&self) -> bool {
+        self.greetings.lock().iter().any(|(era, _)| era.is_some())
     }
 
     /// Returns the last known list for this key.
@@ -149,26 +187,99 @@ impl UpstreamCache {
     }
 
     /// Returns a substitute for a list that is not cached under its key: the newest list of the
-    /// same principal with other capabilities, or else a public list.
+    /// same principal with other capabilities, or else a public list, or else that of the last
+    /// health check, which depends on no client.
     pub(in crate::proxy) fn similar_list(&self, key: &ListKey) -> Option<Arc<CachedList>> {
         let lists = self.lists.lock();
-        let of_kind = || lists.iter().filter(|(known, _)| known.kind == key.kind);
-        let found = of_kind()
+        let alike = || {
+            lists
+                .iter()
+                .filter(|(known, _)| known.kind == key.kind && known.era == key.era)
+        };
+        let of_check = ListKey::of_check(key.kind, key.era);
+        let found = alike()
             .find(|(known, _)| known.principal == key.principal)
-            .or_else(|| of_kind().find(|(_, list)| list.is_public));
+            .or_else(|| alike().find(|(_, list)| list.is_public))
+            .or_else(|| alike().find(|(known, _)| *known == of_check));
         found.map(|(_, list)| Arc::clone(list))
+    }
+
+    /// Returns the parts that outlast the process, with their names: the newest greetings, and the
+    /// lists of the local principal. The content of each is JSON text.
+    pub(in crate::proxy) fn lasting_parts(&self) -> Vec<(String, String)> {
+        let mut parts: Vec<(String, String)> = Vec::new();
+        for (era, hello) in self.greetings.lock().iter() {
+            let part = format!("{GREETING}:{}", name_of(*era));
+            if parts.iter().all(|(known, _)| *known != part) {
+                parts.push((part, hello.to_string()));
+            }
+        }
+        let local = Principal::local();
+        for (key, list) in self.lists.lock().iter() {
+            if key.principal == local {
+                let (kind, era) = (key.kind.member(), name_of(key.era));
+                let part = format!("{kind}:{era}:{}", hex::encode(key.capabilities));
+                parts.push((part, list.to_page(key.kind)));
+            }
+        }
+        parts
+    }
+
+    /// Takes over a part of [`Self::lasting_parts`], unless it is known better already. Unknown
+    /// parts are skipped.
+    pub(in crate::proxy) fn recall(&self, part: &str, content: &str) {
+        let mut names = part.split(':');
+        let (Some(what), Some(era)) = (names.next(), names.next()) else {
+            return;
+        };
+        let era = match era {
+            "legacy" => Some(Era::Legacy),
+            "modern" => Some(Era::Modern),
+            _ => None,
+        };
+        if what == GREETING {
+            if self.greeting(era).is_none() {
+                self.note_greeting(era, content);
+            }
+            return;
+        }
+        let mut capabilities = [0; 8];
+        let kind = ListKind::of_member(what);
+        let digest = names.next().unwrap_or_default();
+        let (Some(kind), Ok(())) = (kind, hex::decode_to_slice(digest, &mut capabilities)) else {
+            return;
+        };
+        let key = ListKey {
+            kind,
+            principal: Principal::local(),
+            capabilities,
+            era,
+        };
+        if self.list(&key).is_none() {
+            let mut list = CachedList::default();
+            list.add_page(kind, content);
+            self.remember(key.clone(), list);
+            self.recalled.lock().push(key);
+        }
+    }
+
+    /// Returns whether the server has sent the list for this key to this process.
+    pub(in crate::proxy) fn is_confirmed(&self, key: &ListKey) -> bool {
+        self.list(key).is_some() && !self.recalled.lock().contains(key)
     }
 
     /// Stores a list. Returns it, or an equal list that is already stored.
     pub(in crate::proxy) fn remember(&self, key: ListKey, mut list: CachedList) -> Arc<CachedList> {
         list.set_digest();
+        self.recalled.lock().retain(|recalled| *recalled != key);
         let mut lists = self.lists.lock();
         let equal = lists.iter().find(|(_, known)| **known == list);
         let list = equal.map_or_else(|| Arc::new(list), |(_, known)| Arc::clone(known));
         lists.retain(|(known, _)| *known != key);
         let mut n_alike = 1;
         lists.retain(|(known, _)| {
-            let is_alike = known.kind == key.kind && known.principal == key.principal;
+            let is_alike =
+                known.kind == key.kind && known.principal == key.principal && known.era == key.era;
             n_alike += usize::from(is_alike);
             !is_alike || n_alike <= MAX_CAPABILITIES
         });
@@ -180,6 +291,17 @@ impl UpstreamCache {
             drop_of_largest(&mut lists, |list| list.n_bytes.max(1));
         }
         list
+    }
+}
+
+/// The name of the parts with greetings.
+const GREETING: &str = "greeting";
+
+fn name_of(era: Option<Era>) -> &'static str {
+    match era {
+        None => "any",
+        Some(Era::Legacy) => "legacy",
+        Some(Era::Modern) => "modern",
     }
 }
 
@@ -295,6 +417,7 @@ mod tests {
             kind: ListKind::Tools,
             principal: Principal::from_name(principal),
             capabilities: [capabilities; 8],
+            era: None,
         };
         let list = |scope: &str| {
             let mut list = CachedList::default();
@@ -326,6 +449,7 @@ mod tests {
             kind: ListKind::Tools,
             principal: Principal::from_name(principal),
             capabilities: digest,
+            era: None,
         }
     }
 
@@ -374,10 +498,49 @@ mod tests {
     }
 
     #[test]
-    fn equal_hellos_share_their_memory() {
+    fn equal_greetings_share_their_memory() {
         let catalog = UpstreamCache::default();
-        let one = catalog.initialize_result("{}");
-        assert!(Arc::ptr_eq(&one, &catalog.initialize_result("{}")));
-        assert_eq!(catalog.last_handshake_result(), Some(one));
+        let one = catalog.note_greeting(None, "{}");
+        assert!(Arc::ptr_eq(&one, &catalog.note_greeting(None, "{}")));
+        assert_eq!(catalog.greeting(None), Some(one));
+        assert_eq!(catalog.greeting(Some(Era::Modern)), None);
+    }
+
+    #[test]
+    fn recalled_parts_are_those_that_were_kept() {
+        let known = UpstreamCache::default();
+        known.note_greeting(Some(Era::Modern), r#"{"capabilities":{"n":1.0}}"#);
+        known.note_greeting(Some(Era::Legacy), r#"{"capabilities":{}}"#);
+        let mut list = CachedList::default();
+        let page =
+            r#"{"tools":[{"name":"a","n":1e3}, {"name":"b"}],"ttlMs":7,"cacheScope":"public"}"#;
+        list.add_page(ListKind::Tools, page);
+        let key = ListKey::of_check(ListKind::Tools, Some(Era::Modern));
+        let list = known.remember(key.clone(), list);
+        remember(&known, "ann", 1, 10);
+        let recalled = UpstreamCache::default();
+        for (part, content) in known.lasting_parts() {
+            recalled.recall(&part, &content);
+        }
+        recalled.recall("tools:modern:ff", "{}");
+        recalled.recall("later:modern:0000000000000000", "{}");
+        assert_eq!(recalled.lasting_parts().len(), 3, "{recalled:?}");
+        assert_eq!(recalled.list(&key), Some(list));
+        assert!(known.is_confirmed(&key) && !recalled.is_confirmed(&key));
+        for era in [Era::Legacy, Era::Modern] {
+            assert_eq!(recalled.greeting(Some(era)), known.greeting(Some(era)));
+        }
+    }
+
+    #[test]
+    fn lists_of_health_checks_stand_in_for_those_of_every_principal() {
+        let catalog = UpstreamCache::default();
+        remember(&catalog, "eve", 1, 10);
+        assert_eq!(catalog.similar_list(&key_of("ann", 1)), None);
+        let checked = catalog.remember(
+            ListKey::of_check(ListKind::Tools, None),
+            CachedList::default(),
+        );
+        assert_eq!(catalog.similar_list(&key_of("ann", 1)), Some(checked));
     }
 }

@@ -166,6 +166,11 @@ impl UpstreamSession {
         self.connection.current().is_some()
     }
 
+    /// Returns whether a message would start a process.
+    pub(super) fn costs_start(&self) -> bool {
+        self.scope.entry.starts_processes() && !self.is_connected()
+    }
+
     /// Returns whether no request is in flight and the bridge does not wait for input of the
     /// client.
     pub(super) fn is_quiet(&self) -> bool {

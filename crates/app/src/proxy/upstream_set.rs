@@ -1,18 +1,20 @@
 //! The configured upstreams, with the state that all sessions share about each of them.
 
 use std::collections::HashMap;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
 use riglm_domain::id::UpstreamName;
+use riglm_domain::mcp::protocol::Era;
 use riglm_ports::observer::{Event, Observer};
 use riglm_ports::upstream::{UpstreamConnector, UpstreamError};
 use serde::Deserialize;
 
 use super::connection_permits::ConnectionPermits;
 use super::health_checks::CheckPlan;
+use super::known_servers::KnownServer;
 use super::param_headers::ParamHeaders;
 use super::tool_sets::{SeenToolSet, ToolSets};
 use super::upstream_cache::UpstreamCache;
@@ -36,6 +38,9 @@ pub struct Upstream {
     /// Equal for equal configuration. [`Proxy::replace_upstreams`](super::Proxy::replace_upstreams)
     /// keeps an upstream whose fingerprint is unchanged.
     pub fingerprint: String,
+    /// Equal for equal servers, in other processes with the same key too. What is remembered of
+    /// another server does not count. Empty if nothing is remembered.
+    pub server_fingerprint: String,
     /// The approvals of its tool changes; `None` if changes are not held back.
     pub approvals: Option<Arc<Approvals>>,
 }
@@ -48,6 +53,7 @@ impl Upstream {
             connector,
             options: UpstreamOptions::default(),
             fingerprint: String::new(),
+            server_fingerprint: String::new(),
             approvals: None,
         }
     }
@@ -65,15 +71,19 @@ pub struct UpstreamOptions {
     pub max_connections: Option<usize>,
     /// Whether [`Proxy::check_upstreams`](super::Proxy::check_upstreams) checks it.
     pub health_check: bool,
+    /// Whether a connection starts a process. What is known of such an upstream is answered without
+    /// a connection.
+    pub starts_processes: bool,
 }
 
 impl Default for UpstreamOptions {
     fn default() -> Self {
         Self {
-            unavailable: Unavailable::Hide,
+            unavailable: Unavailable::default(),
             idle_timeout: Duration::from_mins(5),
             max_connections: Some(128),
             health_check: true,
+            starts_processes: false,
         }
     }
 }
@@ -82,8 +92,10 @@ impl Default for UpstreamOptions {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Unavailable {
-    /// Entries are left out of lists.
+    /// The last known entries stay in lists, so that an outage changes no list.
     #[default]
+    Keep,
+    /// Entries are left out of lists.
     Hide,
     /// The last known entries stay in lists, marked as unavailable.
     List,
@@ -96,6 +108,8 @@ pub struct UpstreamState {
     pub name: UpstreamName,
     /// False after a failed attempt to connect, until an attempt succeeds.
     pub is_available: bool,
+    /// Whether its first start is in progress, so that nothing is known of its availability yet.
+    pub is_starting: bool,
     /// The reason why it is not available.
     pub reason: Option<String>,
     /// The kind of the reason, for readers without a token.
@@ -134,6 +148,8 @@ pub(super) struct UpstreamEntry {
     observer: Arc<dyn Observer>,
     pub(super) tool_sets: ToolSets,
     pub(super) checks: CheckPlan,
+    /// The time when somebody first waited for it to become known.
+    awaited: OnceLock<Instant>,
 }
 
 #[derive(Clone, Debug, Default)]
@@ -164,6 +180,60 @@ impl UpstreamEntry {
             observer,
             tool_sets: ToolSets::default(),
             checks: CheckPlan::default(),
+            awaited: OnceLock::new(),
+        }
+    }
+
+    /// Returns the era by which answers for a client are told apart; `None` if the server speaks one
+    /// era only.
+    pub(super) fn era_of(&self, client: Era) -> Option<Era> {
+        self.tells_eras_apart().then_some(client)
+    }
+
+    /// Returns whether the server speaks a modern revision, and so maybe both eras.
+    pub(super) fn tells_eras_apart(&self) -> bool {
+        self.upstream.connector.speaks_modern() || self.catalog.tells_eras_apart()
+    }
+
+    /// Returns the server for the store of its answers.
+    pub(super) fn known_server(&self) -> KnownServer<'_> {
+        KnownServer {
+            name: self.name(),
+            fingerprint: &self.upstream.server_fingerprint,
+            cache: &self.catalog,
+        }
+    }
+
+    /// Returns the last known answer to a handshake or to discovery by clients of an era.
+    pub(super) fn greeting(&self, client: Era) -> Option<Arc<str>> {
+        self.catalog.greeting(self.era_of(client))
+    }
+
+    /// Returns whether a connection would start a process, so that sessions are answered from what is
+    /// known. Definitions that may need an approval always come from the server.
+    pub(super) fn starts_processes(&self) -> bool {
+        self.upstream.options.starts_processes && self.upstream.approvals.is_none()
+    }
+
+    /// Returns the time that may still be spent on waiting for an answer that is not known: of
+    /// `limit` from the first call on. So only the first clients wait.
+    pub(super) fn wait_left(&self, limit: Duration) -> Duration {
+        let since = self.awaited.get_or_init(Instant::now);
+        limit.saturating_sub(since.elapsed())
+    }
+
+    /// Returns whether its first check is in progress or due, and no session has used it before.
+    pub(super) fn is_starting(&self) -> bool {
+        self.upstream.options.health_check
+            && !self.checks.has_ended()
+            && !self.health.lock().was_used
+    }
+
+    /// Waits at most `limit` for the end of the first check, if one is in progress or due.
+    pub(super) async fn wait_for_check(&self, limit: Duration) {
+        if self.is_starting() {
+            // After the limit the upstream is still unknown.
+            let _ = tokio::time::timeout(limit, self.checks.first_end()).await;
         }
     }
 
@@ -346,6 +416,7 @@ impl UpstreamEntry {
         UpstreamState {
             name: self.name().clone(),
             is_available: health.failure.is_none(),
+            is_starting: self.is_starting(),
             reason: health.failure.as_ref().map(UpstreamError::with_remedy),
             kind: health.failure.as_ref().map(UpstreamError::public_text),
             n_connections: self.slots.n_taken(),

@@ -31,7 +31,6 @@ pub(crate) trait Requester: std::fmt::Debug + Send + Sync {
     /// Returns the keyed hash of the client, as in its session.
     fn client_hash(&self) -> KeyedHash;
 
-    /// Returns the connection of the call.
     fn connection(&self) -> SessionId;
 
     /// Returns the declarations and queries of the client about its task.

@@ -75,7 +75,6 @@ pub(super) enum CacheLookup {
     Goes(CacheEffect),
 }
 
-/// The effect of a call on the cache.
 #[derive(Debug, Default)]
 pub(super) enum CacheEffect {
     #[default]
@@ -229,7 +228,6 @@ impl ResultCache {
         }
     }
 
-    /// Returns the effect of calls of a tool with these names.
     pub(super) fn effect(&self, call: &GuardedCall<'_>, names: &ToolNames) -> ToolEffect {
         if call.upstream.is_none() {
             return ToolEffect::Reads;

@@ -243,13 +243,11 @@ impl Recorder {
         id
     }
 
-    /// Returns the keyed hash that identifies a client.
     pub(crate) fn client_hash(&self, principal: &Principal, info: &ClientInfo) -> KeyedHash {
         let identity = format!("{principal}\0{}\0{}", info.name, info.version);
         self.hasher.hash_text(&identity)
     }
 
-    /// Returns the keyed hash of a text.
     pub(crate) fn hash_text(&self, text: &str) -> KeyedHash {
         self.hasher.hash_text(text)
     }

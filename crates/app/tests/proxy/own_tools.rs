@@ -174,23 +174,19 @@ async fn calls_in_a_batch_are_taken_apart() {
 }
 
 #[tokio::test]
-async fn invalid_arguments_get_a_local_answer_and_make_no_call() {
+async fn arguments_are_validated_by_the_server_alone() {
     let scene = scene(setup(), &["hidden_read"]).await;
     for id in 1..=2 {
-        let wrong = through(id, "hidden_read", r#"{"path":7}"#);
-        let answer = ask(&scene, id, &wrong).await;
-        assert!(answer.contains(r#""isError":true"#), "{answer}");
-        let text = text_of(&answer);
-        assert!(
-            text.contains("/path") && text.contains("Input schema: {"),
-            "{text}"
-        );
+        let arguments = r#"{"path":7}"#;
+        let answer = ask(&scene, id, &through(id, "hidden_read", arguments)).await;
+        assert!(answer.contains(ANSWER), "{answer}");
+        let sent = calls_sent(&scene).pop().unwrap();
+        assert_eq!(sent, direct(id, "hidden_read", arguments));
     }
     let nested = through(3, "call_tool", "{}");
     let text = text_of(&ask(&scene, 3, &nested).await);
     assert!(text.starts_with("name must be"), "{text}");
-    assert_eq!(calls_sent(&scene), [""; 0]);
-    assert_eq!(rows(&scene), []);
+    assert_eq!(rows(&scene).len(), 2);
 }
 
 #[tokio::test]
@@ -254,22 +250,25 @@ async fn unknown_names_get_similar_tools_in_full_once() {
 }
 
 #[tokio::test]
-async fn argument_errors_of_hidden_tools_include_the_schema() {
-    let scene = scene(setup(), &["read", "hidden_read"]).await;
-    let errors = [
-        r#""error":{"code":-32602,"message":"Bad\u0020arguments"}"#,
-        r#""result":{"content":[],"isError":true}"#,
-        r#""error":{"code":-32000,"message":"Broken"}"#,
-    ];
-    for (error, is_helped) in errors.into_iter().zip([true, true, false]) {
+async fn failed_calls_of_hidden_tools_include_the_schema_once() {
+    for (error, is_helped) in [
+        (
+            r#""error":{"code":-32602,"message":"Bad\u0020arguments"}"#,
+            true,
+        ),
+        (r#""result":{"content":[],"isError":true}"#, true),
+        (r#""error":{"code":-32000,"message":"Broken"}"#, false),
+    ] {
+        let scene = scene(setup(), &["read", "hidden_read"]).await;
         scene.upstream.reply_to("tools/call", error);
-        for (tool, arguments, is_told) in [
-            ("hidden_read", r#"{"path":7}"#, is_helped),
-            ("hidden_read", r#"{"path":"a"}"#, false),
-            ("read", r#"{"path":7}"#, false),
+        for (id, tool, is_told) in [
+            (1, "read", false),
+            (2, "hidden_read", is_helped),
+            (3, "hidden_read", false),
         ] {
-            let answer = ask(&scene, 1, &direct(1, tool, arguments)).await;
-            assert_eq!(answer.contains("/path: "), is_told, "{tool}: {answer}");
+            let answer = ask(&scene, id, &through(id, tool, r#"{"path":7}"#)).await;
+            let schema = r#"Input schema of hidden_read: {\"type\":\"object\""#;
+            assert_eq!(answer.contains(schema), is_told, "{tool}: {answer}");
             assert_eq!(answer.contains(error), !is_told, "{tool}: {answer}");
         }
     }

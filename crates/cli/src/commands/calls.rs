@@ -88,9 +88,7 @@ async fn tool_shown_as(
 ) -> anyhow::Result<Option<(UpstreamName, ToolName)>> {
     if may_be_hashed(name) {
         let mut seen = store.tools_seen().await?.into_iter();
-        if let Some(tool) =
-            seen.find(|tool| prefixed_name(&tool.upstream, tool.tool.as_str()) == name)
-        {
+        if let Some(tool) = seen.find(|tool| tool.is_shown_as(name)) {
             return Ok(Some((tool.upstream, tool.tool)));
         }
     }
@@ -106,11 +104,11 @@ async fn tool_shown_as(
 async fn unknown_tool(store: &Store, name: &str) -> anyhow::Result<Option<String>> {
     let mut known = Vec::new();
     for tool in store.tools_seen().await? {
+        if tool.is_named(name) {
+            return Ok(None);
+        }
         known.push(prefixed_name(&tool.upstream, tool.tool.as_str()));
         known.push(tool.tool.as_str().to_owned());
-    }
-    if known.iter().any(|one| one == name) {
-        return Ok(None);
     }
     let by_own_name = (None, ToolName::from(name));
     let by_shown_name = tool_shown_as(store, name).await?;

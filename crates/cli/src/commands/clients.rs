@@ -17,11 +17,9 @@ use crate::args::ClientsArgs;
 use crate::config::Config;
 use crate::output::print;
 
-/// A client of the output.
 #[derive(Debug)]
 pub(crate) struct ClientRow {
     pub(crate) client: &'static Client,
-    /// The files that exist.
     pub(crate) files: Vec<String>,
     pub(crate) is_installed: bool,
     pub(crate) riglm: RiglmState,

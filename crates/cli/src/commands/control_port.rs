@@ -77,7 +77,6 @@ pub(super) async fn ask_all(
     next.collect()
 }
 
-/// The readiness of one proxy.
 #[derive(Debug)]
 pub(super) struct Readiness {
     pub(super) address: SocketAddr,
@@ -313,7 +312,6 @@ impl ControlPort {
         self.client.request(method, url).header(HOST, "localhost")
     }
 
-    /// Requests a path.
     async fn ask(&self, path: &str) -> ControlAnswer {
         match self.check().await {
             Ok(_) => self.get(path).await,
@@ -337,7 +335,6 @@ impl ControlPort {
         }
     }
 
-    /// Requests the readiness.
     async fn readiness(&self) -> Result<ReadyReport, ControlAnswer> {
         let pause = pause_in(&self.check().await?);
         let sent = send_request(self.request(Method::GET, "/health/ready")).await;
@@ -572,7 +569,6 @@ fn reachable(address: SocketAddr) -> SocketAddr {
     SocketAddr::new(ip, address.port())
 }
 
-/// Returns the token of the control server.
 fn token(config: &Config) -> Result<String, ControlAnswer> {
     if let Some(token) = &config.control.token {
         return token.plain().map(str::to_owned).ok_or_else(|| {

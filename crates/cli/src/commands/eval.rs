@@ -68,7 +68,6 @@ pub(super) async fn run(config: &Config, command: &EvalCommand) -> anyhow::Resul
     }
 }
 
-/// An evaluation on labelled queries.
 struct LabelledEvaluation<'a> {
     catalog: &'a Path,
     queries: &'a Path,
@@ -159,7 +158,6 @@ fn add_expansion(
     }
 }
 
-/// Returns the rules of query expansion.
 fn expansion(choice: ExpansionChoice) -> Option<ExpansionRules> {
     let all = ExpansionRules::default();
     match choice {

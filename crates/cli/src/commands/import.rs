@@ -99,17 +99,14 @@ impl ExportedServer {
     }
 }
 
-/// The imported sections.
 #[derive(Debug, Default)]
 struct ImportedSections {
-    /// The TOML text.
     text: String,
     /// The variables for values of the export, each with the place of its value if the name does not
     /// say it.
     variables: BTreeMap<String, Option<String>>,
     /// The variables that the export itself refers to.
     references: BTreeSet<String>,
-    /// The values of the variables.
     values: BTreeMap<String, String>,
     /// Sentences about servers that were changed or left out.
     notes: Vec<String>,
@@ -305,7 +302,6 @@ impl ImportedSections {
     }
 }
 
-/// The writer of the section of one upstream.
 struct SectionWriter<'a> {
     name: &'a UpstreamName,
     secrets: SecretWriter<'a>,

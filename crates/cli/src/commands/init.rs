@@ -13,7 +13,7 @@ use serde_json::json;
 use super::import::quote;
 use crate::args::InitArgs;
 use crate::config::{
-    ConfigError, ConfigSource, Overrides, ProcessEnv, TuningUse, Upstream, UpstreamChoice,
+    Config, ConfigError, ConfigSource, Overrides, ProcessEnv, TuningUse, Upstream, UpstreamChoice,
 };
 use crate::exit::WrongUsage;
 use crate::output::{note, print};
@@ -86,7 +86,11 @@ pub(super) fn run(process: &ProcessEnv, arguments: &InitArgs) -> anyhow::Result<
 /// Checks that the new file can be loaded, and that its upstreams can be used.
 fn check(overrides: Overrides, process: &ProcessEnv) -> Result<(), ConfigError> {
     let loaded = ConfigSource::new(overrides, process.clone()).load(TuningUse::IfSound)?;
-    let config = loaded.config;
+    check_upstreams(&loaded.config)
+}
+
+/// Checks that the upstreams of a configuration can be used.
+pub(super) fn check_upstreams(config: &Config) -> Result<(), ConfigError> {
     for Upstream {
         name,
         config: section,
@@ -98,7 +102,6 @@ fn check(overrides: Overrides, process: &ProcessEnv) -> Result<(), ConfigError> 
     Ok(())
 }
 
-/// Returns the path of the new file.
 fn path(process: &ProcessEnv, arguments: &InitArgs) -> anyhow::Result<PathBuf> {
     if let Some(file) = &arguments.places.config {
         return Ok(file.clone());

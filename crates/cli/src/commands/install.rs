@@ -227,7 +227,6 @@ pub(super) async fn plan(
     Ok(plan)
 }
 
-/// Returns the clients to install to.
 fn clients_to_change(users: &UserClients, choice: InstallChoice<'_>) -> Vec<InstalledClient> {
     if choice.clients.is_empty() {
         return installed_clients(&users.places);

@@ -52,7 +52,6 @@ pub(super) async fn run(config: &Config, command: &OverrideCommand) -> anyhow::R
     done
 }
 
-/// Returns the decision of the arguments.
 fn decision(arguments: &OverrideAddArgs, now: Timestamp) -> Decision {
     Decision {
         tool: arguments.tool.clone(),

@@ -31,7 +31,6 @@ struct CheckReport {
     median_ms: Option<f64>,
 }
 
-/// The result of one clause.
 #[derive(Debug, Serialize)]
 struct ClauseResult {
     clause: &'static str,

@@ -95,32 +95,45 @@ async fn with_cure(error: anyhow::Error, config: &Config) -> anyhow::Error {
     let Some(NotListening { port, .. }) = failed.filter(|_| is_taken) else {
         return error;
     };
+    let candidates = config.control.addresses();
+    let asked = candidates
+        .iter()
+        .map(|address| answering_proxies(config, Some(*address)));
+    let own = answering_proxies(config, None).await;
+    let is_own = |other: &SocketAddr| own.iter().any(|own| own.port() == other.port());
+    let mut found = join_all(asked).await.into_iter().flatten();
+    let another = found.find(|address| !is_own(address));
     let change = match port {
         ProxyPort::Mcp => "--listen ADDRESS, or address in section listen",
         ProxyPort::Control => "--control ADDRESS, or address in section control",
     };
-    let cure = match running_proxy(config).await {
-        Some(control) => format!(
+    let cure = match (port, another, own.first()) {
+        (ProxyPort::Control, Some(_), _) => {
+            format!(
+                "riglm of another data directory or user has the port: choose another: {change}"
+            )
+        }
+        (_, _, Some(control)) => format!(
             "riglm runs already (control port {control}): use that one, stop it, or choose another \
              port: {change}"
         ),
-        None => format!("stop the program that has the port, or choose another port: {change}"),
+        (ProxyPort::Mcp, Some(control), None) => format!(
+            "riglm of another data directory or user runs (control port {control}), and may have \
+             the port: choose another: {change}"
+        ),
+        (_, None, None) => {
+            format!("stop the program that has the port, or choose another port: {change}")
+        }
     };
     anyhow::anyhow!("{error:#}\n{cure}")
 }
 
-/// Returns the control port of a proxy that runs on this machine: one of the data directory, or one
-/// on a port that this proxy would take.
-async fn running_proxy(config: &Config) -> Option<SocketAddr> {
-    let announced = readiness(config, None).await.unwrap_or_default();
-    let candidates = config.control.addresses();
-    let asked = candidates
-        .iter()
-        .map(|address| readiness(config, Some(*address)));
-    let others = join_all(asked).await.into_iter().flatten().flatten();
-    let mut all = announced.into_iter().chain(others);
-    all.find(|proxy| proxy.report.is_ok())
-        .map(|proxy| proxy.address)
+/// Returns the control ports of the proxies that answer: the one at the address `named`, or those of
+/// the data directory.
+async fn answering_proxies(config: &Config, named: Option<SocketAddr>) -> Vec<SocketAddr> {
+    let all = readiness(config, named).await.unwrap_or_default();
+    let answering = all.into_iter().filter(|proxy| proxy.report.is_ok());
+    answering.map(|proxy| proxy.address).collect()
 }
 
 /// Returns a future that ends at SIGTERM or SIGINT, which are caught from now on.

@@ -29,7 +29,6 @@ const MAX_PAGES: usize = 1_000;
 /// The maximum number of messages that wait to be read.
 const MAX_WAITING: usize = 64;
 
-/// A tool of a server.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct ListedTool {
     pub(super) name: String,

@@ -88,11 +88,9 @@ pub(super) fn show_installation(process: &ProcessEnv, places: &LocationArgs) -> 
     show_plan(&definition, &definition.all_start(), Some(&definition.text))
 }
 
-/// The service of a user that is installed.
 #[derive(Debug)]
 pub(super) struct InstalledService {
     pub(super) file: PathBuf,
-    /// The program that it starts.
     pub(super) program: PathBuf,
     /// Whether an installation now would write the same file.
     pub(super) is_current: bool,
@@ -102,7 +100,6 @@ pub(super) struct InstalledService {
     pub(super) state: ServiceState,
 }
 
-/// The state of a service, by its manager.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum ServiceState {
     /// It runs.

@@ -42,7 +42,6 @@ pub(super) async fn run(config: &Config, arguments: &SessionsArgs) -> anyhow::Re
 /// The mark of a session that comes from the transcript of a client.
 const IMPORTED: &str = "imported";
 
-/// The accounts of lists, by session.
 type Lists = BTreeMap<SessionId, SessionLists>;
 
 async fn lists_of(
@@ -79,7 +78,6 @@ fn as_json(sessions: &[SessionSummary], lists: &Lists) -> Value {
         .collect()
 }
 
-/// Returns the accounts of the lists of sessions as a table.
 fn as_table_of_lists(sessions: &[SessionSummary], lists: &Lists) -> String {
     let columns = [
         Column::Text("STARTED (UTC)"),
@@ -123,7 +121,6 @@ fn as_table_of_lists(sessions: &[SessionSummary], lists: &Lists) -> String {
     table(&columns, rows.collect())
 }
 
-/// Returns the sessions as a table.
 pub(super) fn as_table(sessions: &[SessionSummary]) -> String {
     let columns = [
         Column::Text("STARTED (UTC)"),

@@ -27,13 +27,11 @@ const ALIASES: [(&str, &str); 4] = [
 /// The largest number of words of a name in [`ALIASES`], or of an identifier.
 const MAX_WORDS: usize = 3;
 
-/// The clients of a user.
 #[derive(Clone, Debug)]
 pub(crate) struct UserClients {
     pub(super) places: Places,
     /// The addresses and programs that are riglm.
     pub(super) riglm: RiglmIdentity,
-    /// The path of this program.
     pub(super) program: PathBuf,
 }
 

@@ -230,6 +230,8 @@ fn health_of(state: UpstreamState) -> UpstreamHealth {
         UpstreamCondition::Unavailable { reason: state.kind }
     } else if state.was_used {
         UpstreamCondition::Available
+    } else if state.is_starting {
+        UpstreamCondition::Starting
     } else {
         UpstreamCondition::Unused
     };

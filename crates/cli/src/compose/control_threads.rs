@@ -20,7 +20,6 @@ const NICE: i32 = 5;
 pub(super) struct ControlThreads(Option<Runtime>);
 
 impl ControlThreads {
-    /// Starts the threads.
     pub(super) fn start() -> io::Result<(Self, Handle)> {
         let runtime = Builder::new_multi_thread()
             .worker_threads(N_THREADS)

@@ -76,7 +76,6 @@ impl Keys {
         })
     }
 
-    /// Returns the authentication of clients.
     pub(super) fn clients(&self) -> Arc<dyn Authenticator> {
         self.clients.clone()
     }

@@ -39,7 +39,6 @@ pub(super) struct PredictorRunner {
     experiments: Option<Arc<Experiments>>,
     stop: CancellationToken,
     tasks: TaskTracker,
-    /// The predictions in use.
     predictions: LivePredictions,
     trainings: Mutex<Trainings>,
 }
@@ -235,7 +234,6 @@ fn principal_predictors(
     })
 }
 
-/// Returns the factory of the default predictor.
 fn predictor_factory(config: &PredictionConfig, extensions: &Extensions) -> PredictorFactory {
     if let Some(factory) = &extensions.predictor {
         return factory.clone();
@@ -288,7 +286,6 @@ fn arm_predictors(
     others.map(predictor).collect()
 }
 
-/// Returns the options for the confidence in predictions.
 fn next_tools_options(config: &PredictionConfig) -> NextToolsOptions {
     NextToolsOptions {
         measure: config.confidence,

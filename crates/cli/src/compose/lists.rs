@@ -151,7 +151,6 @@ pub(super) fn profile_options(config: &Config) -> impl Iterator<Item = (String, 
     })
 }
 
-/// Returns the size of the answers of searches.
 pub(crate) fn answer_size(search: &SearchConfig) -> SearchAnswerSize {
     SearchAnswerSize {
         // The found tool, and the predicted ones.

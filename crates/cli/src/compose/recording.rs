@@ -31,7 +31,6 @@ pub(super) async fn storage_from(
     Ok(Some(Arc::new(opening.await?)))
 }
 
-/// Returns the recorder of calls.
 pub(super) fn recorder_from(base: &Foundation<'_>, run: RunId) -> anyhow::Result<Arc<Recorder>> {
     let config = base.config;
     let hasher = hasher_from(config)?;

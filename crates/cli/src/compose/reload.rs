@@ -27,7 +27,6 @@ pub struct ReloadSource {
     pub asked: Arc<Notify>,
 }
 
-/// A proxy that reloads its configuration.
 #[derive(Debug)]
 pub(super) struct ReloadingProxy {
     pub(super) source: ConfigSource,

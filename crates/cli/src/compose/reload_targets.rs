@@ -189,6 +189,8 @@ impl ReloadTargets {
             names.join(", ")
         );
         self.proxy.replace_upstreams(upstreams);
+        let proxy = Arc::clone(&self.proxy);
+        tokio::spawn(async move { proxy.recall_upstreams().await });
     }
 }
 

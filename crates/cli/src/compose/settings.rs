@@ -15,7 +15,6 @@ use crate::config::{
     ConfigError, PreparedTuning, TuningDocument, TuningFile, TuningLock, TuningUse,
 };
 
-/// The settings of a proxy that reloads its configuration.
 #[derive(Debug)]
 pub(super) struct LiveSettings(pub(super) Arc<ReloadingProxy>);
 

@@ -8,20 +8,22 @@ use futures_util::future::join_all;
 use parking_lot::Mutex;
 use riglm_adapters_mcp::upstream::era::{BridgeOptions, EraConnector};
 use riglm_adapters_mcp::upstream::shared::SharedConnector;
-use riglm_adapters_mcp::upstream::{Guard, Isolation, ToolChanges, connector};
+use riglm_adapters_mcp::upstream::{Guard, Isolation, Programs, ToolChanges};
 use riglm_app::control::approvals::Approvals;
 use riglm_app::proxy::{Upstream, UpstreamOptions};
+use riglm_domain::mcp::protocol::{Era, Revision};
 use riglm_ports::analytics::ToolApprovalRepository;
 use riglm_ports::upstream::UpstreamConnector;
 
 use super::fingerprint::Fingerprints;
 use super::foundation::Foundation;
+use super::recording::hasher_from;
 use crate::config::{self, ConfigError};
 
 /// A factory of upstreams.
 #[derive(Debug)]
 pub(crate) struct UpstreamFactory {
-    guard: Option<Arc<Guard>>,
+    programs: Programs,
     data_dir: PathBuf,
     fingerprints: Fingerprints,
     bridge: BridgeOptions,
@@ -33,7 +35,8 @@ pub(crate) struct UpstreamFactory {
 
 impl UpstreamFactory {
     /// Creates a factory of upstreams. `guard` ends their child processes, `data_dir` has their
-    /// tokens, and `approvals` decides about held changes of their tools.
+    /// tokens, `approvals` decides about held changes of their tools, and `fingerprints` tells
+    /// their configurations apart.
     ///
     /// # Errors
     ///
@@ -42,15 +45,16 @@ impl UpstreamFactory {
         guard: Option<Arc<Guard>>,
         data_dir: &Path,
         approvals: Arc<Approvals>,
+        fingerprints: Fingerprints,
     ) -> anyhow::Result<Self> {
         // It seals the state of calls in the memory of this process, so the key may end with the
         // process.
         let mut state_key = [0; 32];
         getrandom::fill(&mut state_key).context("failed to get random numbers")?;
         Ok(Self {
-            guard,
+            programs: Programs::new(guard),
             data_dir: data_dir.to_owned(),
-            fingerprints: Fingerprints::new()?,
+            fingerprints,
             bridge: BridgeOptions::new(state_key),
             approvals,
             shared: Mutex::default(),
@@ -98,7 +102,8 @@ impl UpstreamFactory {
         fingerprint: String,
     ) -> Result<Upstream, ConfigError> {
         let config::Upstream { name, config } = configured;
-        let transport = connector(name.clone(), config, self.guard.clone(), &self.data_dir)
+        let transport = (self.programs)
+            .connector(name.clone(), config, &self.data_dir)
             .map_err(|error| ConfigError::unusable(name, &error))?;
         let connector: Arc<dyn UpstreamConnector> = match config.isolation {
             Isolation::PerSession => transport,
@@ -108,8 +113,12 @@ impl UpstreamFactory {
                 shared
             }
         };
+        let eras = EraConnector::new(connector, self.bridge.clone());
         Ok(Upstream {
-            connector: Arc::new(EraConnector::new(connector, self.bridge.clone())),
+            connector: Arc::new(match &config.revision {
+                Some(revision) => eras.with_era(era_of(revision)),
+                None => eras,
+            }),
             options: UpstreamOptions {
                 unavailable: config.unavailable,
                 idle_timeout: config.idle_timeout,
@@ -117,8 +126,10 @@ impl UpstreamFactory {
                     .bounds_connections()
                     .then_some(config.max_connections),
                 health_check: config.health_check,
+                starts_processes: config.bounds_connections(),
             },
             fingerprint,
+            server_fingerprint: self.fingerprints.of_server(configured),
             approvals: (config.tool_changes == ToolChanges::Hold)
                 .then(|| Arc::clone(&self.approvals)),
         })
@@ -130,13 +141,22 @@ impl UpstreamFactory {
         shared.push(Arc::downgrade(connector));
     }
 
-    /// Closes the shared connections. Call it after all sessions are closed.
+    /// Closes the shared connections and ends all processes. Call it after all sessions are closed.
     pub(crate) async fn close(&self) {
         let shared: Vec<Arc<SharedConnector>> = {
             let shared = self.shared.lock();
             shared.iter().filter_map(Weak::upgrade).collect()
         };
         join_all(shared.iter().map(|connector| connector.close())).await;
+        self.programs.close().await;
+    }
+}
+
+fn era_of(revision: &Revision) -> Era {
+    if revision.as_str() == Revision::NEWEST_MODERN {
+        Era::Modern
+    } else {
+        Era::Legacy
     }
 }
 
@@ -146,7 +166,9 @@ pub(super) fn upstreams_from(base: &Foundation<'_>) -> anyhow::Result<UpstreamFa
         .store()
         .map(|store| store as Arc<dyn ToolApprovalRepository>);
     let approvals = Approvals::new(store, base.observer(), Arc::clone(&base.clock));
-    UpstreamFactory::new(guard()?, &base.config.data_dir, Arc::new(approvals))
+    let fingerprints = Fingerprints::new(&hasher_from(base.config)?);
+    let data_dir = &base.config.data_dir;
+    UpstreamFactory::new(guard()?, data_dir, Arc::new(approvals), fingerprints)
 }
 
 /// Returns the guard of child processes: this program in a hidden command.
@@ -167,13 +189,21 @@ pub(crate) fn guard() -> anyhow::Result<Option<Arc<Guard>>> {
 mod tests {
     use riglm_app::clock::SystemClock;
     use riglm_domain::id::UpstreamName;
+    use riglm_domain::privacy::canonical::KeyedHasher;
     use riglm_ports::observer::NoObserver;
 
     use super::*;
 
     fn upstreams() -> UpstreamFactory {
         let approvals = Approvals::new(None, Arc::new(NoObserver), Arc::new(SystemClock));
-        UpstreamFactory::new(None, Path::new("/nowhere"), Arc::new(approvals)).unwrap()
+        let fingerprints = Fingerprints::new(&KeyedHasher::new(&[1; 32]));
+        UpstreamFactory::new(
+            None,
+            Path::new("/nowhere"),
+            Arc::new(approvals),
+            fingerprints,
+        )
+        .unwrap()
     }
 
     #[test]

@@ -81,7 +81,6 @@ impl Environment {
         unset_variables(text, self)
     }
 
-    /// Returns all variables.
     pub(crate) fn all(&self) -> &BTreeMap<String, String> {
         &self.0
     }

@@ -7,7 +7,6 @@ use config::{Map, Value, ValueKind};
 use serde::de::value::{Error, MapDeserializer, SeqDeserializer, StringDeserializer};
 use serde::de::{Deserializer, Error as _, IntoDeserializer, Unexpected, Visitor};
 
-/// A deserializer of a tree.
 #[derive(Debug)]
 pub(super) struct LenientDeserializer(Value);
 

@@ -255,7 +255,6 @@ fn check_program(program: &str) -> Result<(), CommandError> {
     }
 }
 
-/// The kind of text that a command has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum CommandText {
     /// A text with references to variables, which are replaced in each word afterwards.

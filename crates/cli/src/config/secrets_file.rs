@@ -32,7 +32,6 @@ impl SecretsFile {
         }
     }
 
-    /// Returns the path of the file.
     pub(crate) fn path(&self) -> &Path {
         &self.path
     }

@@ -226,7 +226,6 @@ const BRIDGES: [&str; 3] = ["mcp-proxy", "mcp-remote", "supergateway"];
 #[derive(Debug)]
 struct Runner {
     names: &'static [&'static str],
-    /// Subcommands.
     words: &'static [&'static str],
     options: Options,
     /// Options with the program as their value.

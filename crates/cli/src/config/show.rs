@@ -231,7 +231,6 @@ fn without_password(text: &str) -> String {
 }
 
 #[cfg(test)]
-/// Returns every key with a default.
 pub(super) fn every_key() -> Vec<Vec<String>> {
     let mut shown = Vec::new();
     collect(&mut shown, &[], example());
@@ -303,6 +302,8 @@ mod tests {
             "max_connections",
             "max_message_bytes",
             "shutdown_grace",
+            "spare",
+            "start_timeout",
             "tool_changes",
             "unavailable",
         ];

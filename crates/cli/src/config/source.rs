@@ -67,7 +67,6 @@ impl ConfigSource {
         &self.overrides
     }
 
-    /// Returns the environment of the process.
     pub(crate) fn surroundings(&self) -> &ProcessEnv {
         &self.surroundings
     }

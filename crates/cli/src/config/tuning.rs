@@ -132,6 +132,7 @@ const OTHER_KEYS: &[&[&str]] = &[
     &["limits", "handshake_timeout"],
     &["limits", "idle_timeout"],
     &["limits", "drain_timeout"],
+    &["limits", "first_wait"],
     &["limits", "unite_timeout"],
     &["limits", "list_page_entries"],
     &["limits", "in_flight"],

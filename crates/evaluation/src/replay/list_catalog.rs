@@ -38,6 +38,8 @@ impl<'a> ListCatalog<'a> {
             server: &tool.server,
             name: &tool.name,
             read_only: ReadOnlyHint::Unsaid,
+            // All definitions count as equally large here.
+            n_bytes: 0,
         });
         let unknown: Vec<UnknownTool<'_>> = unknown.collect();
         let described = tools.iter().map(|tool| TopicTool {

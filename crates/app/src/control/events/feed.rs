@@ -97,7 +97,6 @@ impl EventFeed {
         let _ = self.sessions.set(sessions);
     }
 
-    /// Returns the published form of the origin of an event.
     fn origin(&self, origin: &EventOrigin<'_>) -> PublishedOrigin {
         let (connection, work) = (origin.connection, origin.work_session);
         let sessions = self.sessions.get();
@@ -188,7 +187,6 @@ impl Observer for EventFeed {
     }
 }
 
-/// Returns the frequency of an event.
 fn frequency(event: &Event<'_>) -> EventFrequency {
     match event {
         Event::RequestEnded(_)

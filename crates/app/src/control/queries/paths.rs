@@ -30,7 +30,6 @@ pub struct ToolPaths {
 }
 
 impl ToolPaths {
-    /// Returns the `limit` most frequent of these transitions.
     fn most_frequent(mut transitions: Vec<ToolTransition>, limit: usize) -> Self {
         let mut n_after: BTreeMap<ToolRef, u64> = BTreeMap::new();
         for ToolTransition { from, count, .. } in &transitions {

@@ -106,7 +106,6 @@ const RECENT_FOR: Duration = Duration::from_secs(2);
 /// Maximum number of neighbours of a tool.
 const MAX_NEIGHBOURS: usize = 20;
 
-/// The mean of token counts.
 #[derive(Clone, Copy, Debug, Default)]
 struct MeanTokens {
     sum: u64,

@@ -193,6 +193,12 @@ pub(super) fn note_list_change(session: &Arc<ClientSession>, kind: ListChange, m
     if kind == ListChange::Tools {
         session.client_context.search.forget_catalog();
     }
+    check_list_later(session, kind, members);
+}
+
+/// Checks shortly afterwards whether a list differs from the one that the client was shown. Until
+/// then the known tools count.
+pub(super) fn check_list_later(session: &Arc<ClientSession>, kind: ListChange, members: &[u64]) {
     if !session.aggregator.changes.add(kind, members) {
         return;
     }
@@ -222,6 +228,13 @@ pub(in crate::proxy) fn tools_changed(session: &Arc<ClientSession>, members: &[u
 pub(in crate::proxy) fn all_changed_at(session: &Arc<ClientSession>, member: &UpstreamSession) {
     for kind in ListChange::ALL {
         note_list_change(session, kind, &[member.number]);
+    }
+}
+
+/// Registers a possible change of every list, caused by what was found out about upstreams.
+pub(in crate::proxy) fn all_may_have_changed(session: &Arc<ClientSession>) {
+    for kind in ListChange::ALL {
+        check_list_later(session, kind, &[]);
     }
 }
 

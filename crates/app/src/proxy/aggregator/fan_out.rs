@@ -30,7 +30,6 @@ impl FanOuts {
         self.0.lock().insert(id, request);
     }
 
-    /// Removes and returns a request.
     pub(super) fn take(&self, id: &RequestId) -> Option<FanOutRequest> {
         self.0.lock().remove(id)
     }
@@ -48,7 +47,6 @@ impl FanOuts {
 /// The request or stream for which an upstream is asked.
 #[derive(Clone, Debug, Default)]
 pub(super) struct RequestOrigin {
-    /// The request of the client.
     pub(super) request: Option<RequestId>,
     pub(super) listen: Option<Arc<ListenStream>>,
 }
@@ -127,7 +125,6 @@ impl Drop for PendingFanOut {
     }
 }
 
-/// Cancels a request to an upstream.
 async fn cancel_at_upstream(upstream_session: &Arc<UpstreamSession>, id: &RequestId) {
     let cancelled = Message::cancellation(id, None);
     if let Err(error) = upstream_session.receive(cancelled).await {

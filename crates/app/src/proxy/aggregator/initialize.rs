@@ -3,18 +3,19 @@
 use std::borrow::Cow;
 use std::collections::HashMap;
 use std::sync::Arc;
+use std::time::Duration;
 
 use futures_util::future::join_all;
 use riglm_domain::id::UpstreamName;
 use riglm_domain::mcp::edit;
 use riglm_domain::mcp::message::Message;
 use riglm_domain::mcp::meta::SERVER_INFO;
-use riglm_domain::mcp::protocol::Revision;
+use riglm_domain::mcp::protocol::{Era, Revision};
 use riglm_domain::mcp::scan::{members, unescape};
 use serde_json::{Value, json};
 
 use super::fan_out::RequestOrigin;
-use super::wait_times::{AwaitedRequest, UpstreamStanding, Wait};
+use super::wait_times::UpstreamStanding;
 use crate::proxy::aggregator::changes::all_changed_at;
 use crate::proxy::aggregator::fan_out::ask;
 use crate::proxy::client_description::ClientDescription;
@@ -24,8 +25,8 @@ use crate::proxy::session_app;
 use crate::proxy::session_jobs::Reply;
 use crate::proxy::upstream_session::UpstreamSession;
 
-/// Sets up every upstream for the client, and answers for all of them. An upstream that is late
-/// or down is left out and set up on demand.
+/// Answers for all upstreams from what is known of them. Sets up those that start no process; an
+/// upstream that is late or down is set up on demand.
 pub(in crate::proxy) async fn initialize(session: &Arc<ClientSession>, message: &Message) -> Reply {
     let params = message.single().and_then(|part| message.params(part));
     let (client, requested) = ClientDescription::of_initialize(params);
@@ -113,20 +114,22 @@ fn with_session_app(
     declared
 }
 
-/// Connects an upstream and returns its handshake result. Returns its last known result if it
-/// is late or down.
+/// Returns the known greeting of an upstream, without starting a process for it. Connects any other
+/// upstream and returns its handshake result, or its last known result if it is late or down.
 async fn connect_upstream(
     session: &Arc<ClientSession>,
     member: &Arc<UpstreamSession>,
 ) -> Option<Arc<str>> {
-    let known = member.scope.entry.catalog.last_handshake_result();
+    let known = greeting_without_start(session, member, Era::Legacy).await;
+    if known.is_some() || is_left_to_check(session, member) {
+        return known;
+    }
+    let known = member.scope.entry.greeting(Era::Legacy);
     let upstream_session = Arc::clone(member);
     let mut connecting =
         crate::proxy::log_spans::spawn(async move { upstream_session.connect().await.is_ok() });
-    let wait = begin_handshake_wait(session, member, known.is_some());
-    let connected = tokio::time::timeout(wait.limit, &mut connecting).await;
-    drop(wait);
-    match connected {
+    let limit = handshake_limit(session, member, known.as_ref());
+    match tokio::time::timeout(limit, &mut connecting).await {
         Ok(Ok(true)) => return member.tools.initialize_result(),
         Ok(_) => {}
         Err(_) => {
@@ -142,42 +145,71 @@ async fn connect_upstream(
     known
 }
 
-/// Returns the discovery result of an upstream, or its last known result if it is late or down.
+/// Returns the known greeting of an upstream, without starting a process for it. Asks any other
+/// upstream for discovery and returns its result, or its last known result if it is late or down.
 async fn discover_upstream(
     session: &Arc<ClientSession>,
     member: &Arc<UpstreamSession>,
     message: &Message,
 ) -> Option<Arc<str>> {
-    let catalog = &member.scope.entry.catalog;
-    let known = catalog.last_handshake_result();
+    let known = greeting_without_start(session, member, Era::Modern).await;
+    if known.is_some() || is_left_to_check(session, member) {
+        return known;
+    }
+    let entry = &member.scope.entry;
+    let known = entry.greeting(Era::Modern);
     let asked = ask(session, member, message, RequestOrigin::default());
-    let wait = begin_handshake_wait(session, member, known.is_some());
-    let answer = tokio::time::timeout(wait.limit, asked).await;
-    drop(wait);
+    let limit = handshake_limit(session, member, known.as_ref());
+    let answer = tokio::time::timeout(limit, asked).await;
     let answer = answer.ok().and_then(Result::ok);
     let result = answer
         .as_ref()
         .and_then(|answer| answer.result(answer.single()?));
     result
-        .map(|result| catalog.initialize_result(result))
+        .map(|result| {
+            entry
+                .catalog
+                .note_greeting(entry.era_of(Era::Modern), result)
+        })
         .or(known)
 }
 
-/// Starts to wait for the handshake result of an upstream.
-fn begin_handshake_wait<'a>(
+/// Returns the last known greeting of an upstream whose connection would start a process.
+async fn greeting_without_start(
     session: &ClientSession,
-    member: &'a UpstreamSession,
-    is_known: bool,
-) -> Wait<'a> {
-    let standing = match member.scope.entry.failure() {
+    member: &UpstreamSession,
+    client: Era,
+) -> Option<Arc<str>> {
+    let entry = &member.scope.entry;
+    if !entry.starts_processes() || member.is_connected() {
+        return None;
+    }
+    session.shared.known_greeting(entry, client).await
+}
+
+/// Returns whether the start of an upstream is left to its check: the process has failed to start,
+/// or is starting.
+fn is_left_to_check(session: &ClientSession, member: &UpstreamSession) -> bool {
+    let entry = &member.scope.entry;
+    member.costs_start()
+        && session.shared.starts.are_checked()
+        && (entry.failure().is_some() || entry.is_starting())
+}
+
+/// Returns the time to wait for the handshake result of an upstream.
+fn handshake_limit(
+    session: &ClientSession,
+    member: &UpstreamSession,
+    known: Option<&Arc<str>>,
+) -> Duration {
+    let entry = &member.scope.entry;
+    let standing = match entry.failure() {
         Some(_) => UpstreamStanding::Failing,
-        None if is_known => UpstreamStanding::Known,
+        None if known.is_some() => UpstreamStanding::Known,
         None => UpstreamStanding::Unknown,
     };
-    let in_full = session.shared.limits().unite_timeout;
-    member
-        .waiting
-        .begin(AwaitedRequest::Handshake, standing, in_full)
+    let in_full = entry.wait_left(session.shared.limits().first_wait);
+    member.waiting.limit(standing, in_full)
 }
 
 /// Returns the revision for the session: the requested one if it has a handshake, or else the

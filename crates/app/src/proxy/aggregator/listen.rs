@@ -65,6 +65,8 @@ pub(super) struct ListenStream {
     cancel: CancellationToken,
     /// The upstream sessions that have acknowledged, and the resources that they confirmed.
     acknowledged: Mutex<Acknowledgements>,
+    /// The upstream sessions whose streams are part of it.
+    attached: Mutex<BTreeSet<u64>>,
     progress: watch::Sender<StreamStage>,
 }
 
@@ -106,6 +108,7 @@ impl ListenStream {
                 .collect(),
             cancel,
             acknowledged: Mutex::default(),
+            attached: Mutex::default(),
             progress: watch::Sender::new(StreamStage::default()),
         }
     }
@@ -180,7 +183,12 @@ pub(in crate::proxy) fn listen(
         session.aggregator.lists.reset_notified(&listen.kinds);
         let members = session.members();
         for member in members.iter() {
-            attach(&session, &listen, member);
+            if member.costs_start() && listen.uris.is_empty() {
+                // It is attached when it is connected for something else.
+                listen.acknowledge(member.number, "{}");
+            } else {
+                attach(&session, &listen, member);
+            }
         }
         let mut progress = listen.progress.subscribe();
         let all = progress.wait_for(|stage| stage.n_acknowledged >= members.len());
@@ -195,6 +203,9 @@ pub(in crate::proxy) fn listen(
 
 /// Keeps the stream of an upstream open as part of a client stream.
 fn attach(session: &Arc<ClientSession>, listen: &Arc<ListenStream>, member: &Arc<UpstreamSession>) {
+    if !listen.attached.lock().insert(member.number) {
+        return;
+    }
     let session = Arc::downgrade(session);
     let listen = Arc::clone(listen);
     let member = Arc::clone(member);
@@ -216,6 +227,10 @@ fn attach(session: &Arc<ClientSession>, listen: &Arc<ListenStream>, member: &Arc
                     return;
                 }
                 drop(session);
+                if member.costs_start() && listen.uris.is_empty() {
+                    listen.attached.lock().remove(&member.number);
+                    return;
+                }
                 let delay = failures.record_loss(opened.elapsed(), fastrand::f64());
                 tokio::time::sleep(delay).await;
             }

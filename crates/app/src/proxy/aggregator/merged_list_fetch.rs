@@ -19,7 +19,7 @@ use tokio::sync::watch;
 use super::fan_out::RequestOrigin;
 use super::merged_lists::{AggregateList, ListPart, taken_names};
 use super::shown_lists::SeenList;
-use super::wait_times::{AwaitedRequest, FetchResult, Question, UpstreamStanding};
+use super::wait_times::{FetchResult, Question, UpstreamStanding};
 use crate::proxy::aggregator::changes::note_list_change;
 use crate::proxy::aggregator::fan_out::ask;
 use crate::proxy::aggregator::shown_lists::note_seen;
@@ -38,7 +38,7 @@ use crate::work_sessions::RequestKind;
 use riglm_discovery::search::{Catalog, ServerText};
 
 /// The reason for missing entries of an upstream that is late and may still answer.
-const NOT_YET: &str = "no answer yet";
+const NOT_YET: &str = "still starting (see upstreams.NAME.start_timeout)";
 /// The time for which a merged list counts as fresh.
 const FRESH_FOR: Duration = Duration::from_secs(5);
 /// The maximum number of pages that are fetched of one list of one upstream.
@@ -49,7 +49,10 @@ const MISSING_UPSTREAMS: &str = "io.github.riglm/missing-upstreams";
 /// The selection of upstreams whose lists are fetched.
 #[derive(Clone, Copy, Debug)]
 pub(in crate::proxy) enum FetchSelection<'a> {
+    /// All, for a list that a client requests.
     All,
+    /// All, for a call whose upstream is not known: a call waits longer than a list.
+    AllForCall,
     /// These upstreams, and those without a cached list. The cached lists of the others are used.
     Only(&'a BTreeSet<u64>),
 }
@@ -57,7 +60,7 @@ pub(in crate::proxy) enum FetchSelection<'a> {
 impl FetchSelection<'_> {
     fn has(self, member: &UpstreamSession) -> bool {
         match self {
-            Self::All => true,
+            Self::All | Self::AllForCall => true,
             Self::Only(numbers) => numbers.contains(&member.number),
         }
     }
@@ -78,7 +81,7 @@ pub(in crate::proxy) struct GatheredList {
     pub(in crate::proxy) catalog: Option<Arc<Catalog>>,
     pub(in crate::proxy) ttl_ms: u64,
     is_public: bool,
-    /// Whether no upstream failed or was late.
+    /// Whether the list is not about to get the entries of further upstreams.
     is_complete: bool,
     /// The upstreams whose entries are missing.
     missing: Vec<Missing>,
@@ -285,11 +288,17 @@ pub(in crate::proxy) async fn gather(
     let kind = template.kind;
     let members = session.members();
     let epoch = session.client_context.search.epoch();
-    let answers = join_all(
-        members
-            .iter()
-            .map(|member| fetch_or_cached(session, member, template, asked.has(member))),
-    )
+    // Until the starts have settled, a session is shown the servers of its first list.
+    let is_held =
+        session.shared.starts.are_settling() && !matches!(asked, FetchSelection::AllForCall);
+    let left_out = is_held.then(|| session.aggregator.lists.missing(kind));
+    let left_out = left_out.unwrap_or_default();
+    let answers = join_all(members.iter().map(|member| async {
+        if left_out.contains(member.name()) {
+            return outcome_of_unknown(member);
+        }
+        fetch_or_cached(session, member, template, asked).await
+    }))
     .await;
     let joined = JoinedParts::new(session, kind, &members, answers);
     let n_failed = joined.n_failed;
@@ -310,7 +319,7 @@ pub(in crate::proxy) async fn gather(
     let page_entries = session.shared.limits().list_page_entries;
     let lists = &session.aggregator.lists;
     lists.note_list(kind, &list, page_entries);
-    let is_complete = joined.is_complete();
+    let is_complete = joined.is_complete(session);
     if kind == ListKind::Tools && !is_complete {
         // An incomplete list must not be cached as the complete one.
         session.aggregator.lists.forget_gathered();
@@ -397,11 +406,11 @@ impl JoinedParts {
             }
             FetchOutcome::Failed(reason, known) => {
                 self.n_failed += 1;
-                let options = &member.scope.entry.upstream.options;
-                if let Some(list) = known.filter(|_| options.unavailable == Unavailable::List) {
-                    return (list, Some(reason));
+                match (member.scope.entry.upstream.options.unavailable, known) {
+                    (Unavailable::Keep, Some(list)) => return (list, None),
+                    (Unavailable::List, Some(list)) => return (list, Some(reason)),
+                    (Unavailable::Hide, _) | (_, None) => reason,
                 }
-                reason
             }
             FetchOutcome::Late => {
                 self.n_late += 1;
@@ -416,9 +425,10 @@ impl JoinedParts {
         (Arc::default(), None)
     }
 
-    /// Returns whether no upstream failed or was late.
-    fn is_complete(&self) -> bool {
-        self.n_failed + self.n_late == 0
+    /// Returns whether the list is not about to get the entries of further upstreams. Those that
+    /// are down, or that are still starting when the others have settled, do not hold it up.
+    fn is_complete(&self, session: &ClientSession) -> bool {
+        self.n_late == 0 || session.shared.starts.have_settled()
     }
 }
 
@@ -430,7 +440,7 @@ fn publish_catalog(
     joined: &JoinedParts,
     epoch: u64,
 ) -> Arc<Catalog> {
-    let lacks_upstreams = !joined.missing.is_empty();
+    let lacks_upstreams = !joined.is_complete(session);
     let servers = members.iter().map(|member| {
         let said = member.tools.handshake_result();
         let text = server_text(member.name(), said.as_deref());
@@ -452,7 +462,7 @@ fn publish_catalog(
         });
     session.client_context.search.note_catalog(&catalog, epoch);
     if let Some(tool) = session.shared.own_tools()
-        && joined.is_complete()
+        && !lacks_upstreams
         && session.client_context.search.is_news(&catalog)
     {
         tool.service.index_catalog(&catalog);
@@ -507,47 +517,132 @@ fn hidden_tools(
         .collect()
 }
 
-/// Fetches the list of one upstream, or returns the cached list if the upstream is too slow.
+/// Returns the outcome for an upstream of which nothing is shown yet.
+fn outcome_of_unknown(member: &UpstreamSession) -> FetchOutcome {
+    let failure = member.scope.entry.failure();
+    let failed = failure.map(|failure| FetchOutcome::Failed(failure.to_string(), None));
+    failed.unwrap_or(FetchOutcome::Late)
+}
+
+/// Returns the time to wait for a list of an upstream that is not known.
+fn unknown_limit(
+    session: &ClientSession,
+    member: &UpstreamSession,
+    asked: &FetchSelection<'_>,
+) -> Duration {
+    let limits = session.shared.limits();
+    match asked {
+        FetchSelection::AllForCall => limits.unite_timeout,
+        FetchSelection::All | FetchSelection::Only(_) => {
+            member.scope.entry.wait_left(limits.first_wait)
+        }
+    }
+}
+
+/// Returns the key under which the list of an upstream is cached for a session.
+pub(super) fn list_key(
+    session: &ClientSession,
+    member: &UpstreamSession,
+    template: &ListTemplate,
+) -> ListKey {
+    ListKey {
+        kind: template.kind,
+        principal: session.client_context.principal.clone(),
+        capabilities: template.capabilities(session),
+        era: member.scope.entry.era_of(template.era),
+    }
+}
+
+/// Fetches the list of one upstream, or returns the cached list if the upstream is too slow, or if
+/// asking it would start a process.
 async fn fetch_or_cached(
     session: &Arc<ClientSession>,
     member: &Arc<UpstreamSession>,
     template: &ListTemplate,
-    is_asked: bool,
+    asked: &FetchSelection<'_>,
 ) -> FetchOutcome {
     let kind = template.kind;
-    let key = ListKey {
-        kind,
-        principal: session.client_context.principal.clone(),
-        capabilities: template.capabilities(session),
-    };
-    let hello = member.tools.initialize_result();
+    let entry = &member.scope.entry;
+    let in_full = unknown_limit(session, member, asked);
+    let costs_start = member.costs_start();
+    let is_checked = session.shared.starts.are_checked();
+    if costs_start && is_checked && entry.greeting(template.era).is_none() {
+        entry.wait_for_check(in_full).await;
+    }
+    let key = list_key(session, member, template);
+    let hello = member.tools.handshake_result();
     let has_none = |hello: &Arc<str>| !kind.is_declared_in(hello);
-    if template.era == Era::Legacy && hello.as_ref().is_some_and(has_none) {
-        return FetchOutcome::Fresh(Arc::default());
-    }
     // Few servers have skills, so the others are not asked in any era.
-    let known = member.tools.handshake_result();
-    if kind == ListKind::Skills && known.as_ref().is_some_and(has_none) {
+    let is_declarative = template.era == Era::Legacy || kind == ListKind::Skills || costs_start;
+    if is_declarative && hello.as_ref().is_some_and(has_none) {
         return FetchOutcome::Fresh(Arc::default());
     }
-    let failure = || member.scope.entry.failure();
-    let exact = member.scope.entry.catalog.list(&key);
-    if !is_asked && let Some(exact) = &exact {
+    let failure = || entry.failure();
+    let exact = entry.catalog.list(&key);
+    if !asked.has(member)
+        && let Some(exact) = &exact
+    {
         return match failure() {
             Some(failure) => FetchOutcome::Failed(failure.to_string(), Some(Arc::clone(exact))),
             None => FetchOutcome::Known(Arc::clone(exact)),
         };
     }
-    let known = exact.or_else(|| member.scope.entry.catalog.similar_list(&key));
+    let known = exact.or_else(|| entry.catalog.similar_list(&key));
+    if costs_start {
+        if let Some(known) = known.as_ref().filter(|_| kind == ListKind::Tools) {
+            member.tools.record_known(known).await;
+        }
+        // The check of the upstream finds out whether the list has changed.
+        match (failure(), &known) {
+            (Some(failure), _) => return FetchOutcome::Failed(failure.to_string(), known),
+            (None, Some(known)) => return FetchOutcome::Known(Arc::clone(known)),
+            (None, None) if is_checked && entry.is_starting() => return FetchOutcome::Late,
+            (None, None) => {}
+        }
+    }
+    ask_upstream(
+        session,
+        member,
+        template,
+        ListInquiry {
+            key,
+            known,
+            in_full,
+        },
+    )
+    .await
+}
+
+/// A question for the list of an upstream.
+struct ListInquiry {
+    key: ListKey,
+    /// The last known list.
+    known: Option<Arc<CachedList>>,
+    /// The time to wait for a list that is not known.
+    in_full: Duration,
+}
+
+/// Asks an upstream for its list. Returns the known list if the upstream is too slow.
+async fn ask_upstream(
+    session: &Arc<ClientSession>,
+    member: &Arc<UpstreamSession>,
+    template: &ListTemplate,
+    inquiry: ListInquiry,
+) -> FetchOutcome {
+    let ListInquiry {
+        key,
+        known,
+        in_full,
+    } = inquiry;
+    let failure = || member.scope.entry.failure();
     let waiting = &member.waiting;
     let standing = match failure() {
         Some(_) => UpstreamStanding::Failing,
         None if known.is_some() => UpstreamStanding::Known,
         None => UpstreamStanding::Unknown,
     };
-    let in_full = session.shared.limits().unite_timeout;
-    let wait = waiting.begin(AwaitedRequest::List(kind), standing, in_full);
-    let questioned = (kind, key.capabilities);
+    let limit = waiting.limit(standing, in_full);
+    let questioned = (template.kind, key.capabilities);
     let is_connected = member.is_connected();
     let asked = waiting.ask_once(questioned, is_connected, |answer, before| {
         begin(
@@ -562,8 +657,7 @@ async fn fetch_or_cached(
     let Some(asked) = asked else {
         return known.map_or(FetchOutcome::Late, FetchOutcome::Known);
     };
-    let fetched = tokio::time::timeout(wait.limit, answer_of(asked.clone())).await;
-    drop(wait);
+    let fetched = tokio::time::timeout(limit, answer_of(asked.clone())).await;
     waiting.note_late(fetched.is_err());
     match fetched {
         Ok(Some(Ok(list))) => FetchOutcome::Fresh(list),
@@ -699,17 +793,20 @@ async fn fetch(
         }
         cursor = next;
     }
-    let entry = Arc::clone(&member.scope.entry);
-    if list.is_small() {
-        return Ok(entry.catalog.remember(key, list));
+    let (shared, entry) = (Arc::clone(&session.shared), Arc::clone(&member.scope.entry));
+    let known = entry.catalog.list(&key).map(|known| known.digest);
+    let remembered = if list.is_small() {
+        entry.catalog.remember(key, list)
+    } else {
+        let (entry, principal) = (Arc::clone(&entry), &session.client_context.principal);
+        let remembering = move || entry.catalog.remember(key, list);
+        let remembered = shared.long_work.run(principal, remembering).await;
+        remembered.ok_or(ListFetchError::Unread)?
+    };
+    if known != Some(remembered.digest) {
+        crate::proxy::log_spans::spawn(async move { shared.store_knowledge(&entry).await });
     }
-    let remembering = move || entry.catalog.remember(key, list);
-    let remembered = session
-        .shared
-        .long_work
-        .run(&session.client_context.principal, remembering)
-        .await;
-    remembered.ok_or(ListFetchError::Unread)
+    Ok(remembered)
 }
 
 /// Waits for the answer to a question. Returns `None` if it will never be answered.

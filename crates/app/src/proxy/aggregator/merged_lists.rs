@@ -3,7 +3,7 @@
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
-use riglm_domain::catalog::naming::{NamespacePolicy, shown_names};
+use riglm_domain::catalog::naming::{NamespacePolicy, earlier_name, prefixed_name, shown_names};
 use riglm_domain::catalog::tool::ToolRef;
 use riglm_domain::id::{ToolName, UpstreamName};
 use riglm_domain::mcp::edit::{member, with_member, with_meta};
@@ -57,6 +57,8 @@ pub(in crate::proxy) struct AggregateList {
     shown: Vec<usize>,
     /// The owners by shown name or URI, including those of hidden entries.
     owners: HashMap<Arc<str>, EntryOwner>,
+    /// The shown names of long entries, by the names that earlier versions showed.
+    renamed: HashMap<String, Arc<str>>,
     n_bytes: usize,
 }
 
@@ -76,6 +78,7 @@ impl AggregateList {
             entries: Vec::new(),
             shown: Vec::new(),
             owners: HashMap::new(),
+            renamed: HashMap::new(),
             n_bytes: 0,
         };
         // With one upstream nothing is renamed.
@@ -109,6 +112,12 @@ impl AggregateList {
                     list.shown.push(list.entries.len());
                 }
                 let name: Arc<str> = name.into();
+                if kind.has_names() && parts.len() > 1 {
+                    let earlier = earlier_name(&part.upstream, &entry.key);
+                    if earlier != prefixed_name(&part.upstream, &entry.key) {
+                        list.renamed.insert(earlier, Arc::clone(&name));
+                    }
+                }
                 list.entries.push(ListEntry {
                     name: Arc::clone(&name),
                     text,
@@ -173,9 +182,10 @@ impl AggregateList {
         shown.map(|entry| (&*entry.name, &*entry.text))
     }
 
-    /// Returns the owner of the entry with this name or URI.
+    /// Returns the owner of the entry with this name or URI, or with this name in earlier versions.
     pub(super) fn owner(&self, name: &str) -> Option<&EntryOwner> {
-        self.owners.get(name)
+        let shown = || self.owners.get(self.renamed.get(name)?);
+        self.owners.get(name).or_else(shown)
     }
 
     /// Returns the shown names and the owners of all entries with this own name, by name.

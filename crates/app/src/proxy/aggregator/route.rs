@@ -198,7 +198,7 @@ pub(in crate::proxy) async fn find_owner(
     // A list that is not available leaves the owner unknown. The request is still tried.
     let lists = kinds.iter().map(|kind| async move {
         let template = ListTemplate::new(*kind, message, era);
-        gather(session, &template, &FetchSelection::All).await
+        gather(session, &template, &FetchSelection::AllForCall).await
     });
     join_all(lists).await;
     if let RouteTarget::Upstream(member, message) = target(session, method, message) {

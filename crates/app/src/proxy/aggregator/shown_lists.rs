@@ -10,13 +10,15 @@ use riglm_domain::id::UpstreamName;
 
 use super::merged_list_fetch::{FetchSelection, GatheredList};
 use super::merged_lists::AggregateList;
-use crate::proxy::aggregator::changes::note_list_change;
-use crate::proxy::aggregator::merged_list_fetch::gather;
+use crate::proxy::aggregator::changes::{check_list_later, note_list_change};
+use crate::proxy::aggregator::listen::attach_to_all;
+use crate::proxy::aggregator::merged_list_fetch::{gather, list_key};
 use crate::proxy::list_composer::{ListComposer, SessionRef};
 use crate::proxy::list_kind::{ListChange, ListKind};
 use crate::proxy::list_template::ListTemplate;
 use crate::proxy::own_tools::OwnToolSet;
 use crate::proxy::session::ClientSession;
+use crate::proxy::upstream_session::UpstreamSession;
 use crate::selection::ShownList;
 
 /// The maximum number of lists of one kind that a client may page through at once.
@@ -125,6 +127,12 @@ impl ShownLists {
         is_news
     }
 
+    /// Returns the upstreams that were missing in the last list.
+    pub(super) fn missing(&self, kind: ListKind) -> Vec<UpstreamName> {
+        let shown = self.0.lock();
+        shown.missing.get(&kind).cloned().unwrap_or_default()
+    }
+
     /// Returns the time when all upstreams last listed their tools, and the time to live of their
     /// lists in milliseconds.
     pub(super) fn last_gathered(&self) -> Option<(Instant, u64)> {
@@ -205,6 +213,21 @@ pub(in crate::proxy) fn note_seen(
         let members = session.members();
         let all: Vec<u64> = members.iter().map(|member| member.number).collect();
         note_list_change(session, kind.change(), &all);
+    }
+}
+
+/// Registers that an upstream session was connected. Lists that were shown from what was known of
+/// the upstream are checked, because it may list something else for this client.
+pub(in crate::proxy) fn on_connected(session: &Arc<ClientSession>, member: &Arc<UpstreamSession>) {
+    attach_to_all(session, member);
+    for kind in ListKind::ALL {
+        let Some(seen) = session.aggregator.lists.last_seen(kind) else {
+            continue;
+        };
+        let key = list_key(session, member, &seen.template);
+        if !member.scope.entry.catalog.is_confirmed(&key) {
+            check_list_later(session, kind.change(), &[member.number]);
+        }
     }
 }
 

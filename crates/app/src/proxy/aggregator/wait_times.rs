@@ -1,4 +1,5 @@
-//! The timeouts for upstreams in a fan-out, and the retries after them.
+//! The timeouts for upstreams that a session asks for a list or a handshake, and the retries after
+//! them.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -8,7 +9,6 @@ use std::time::Duration;
 use parking_lot::Mutex;
 use riglm_domain::resilience::{Backoff, FailureStreak};
 use tokio::sync::watch;
-use tokio::time::Instant;
 
 use crate::proxy::aggregator::changes::all_changed_at;
 use crate::proxy::list_kind::ListKind;
@@ -19,7 +19,7 @@ use crate::proxy::upstream_session::UpstreamSession;
 
 /// The timeout for an upstream with a cached answer. If its new answer differs, the client is
 /// notified later.
-const KNOWN_TIMEOUT: Duration = Duration::from_millis(250);
+const KNOWN_TIMEOUT: Duration = Duration::from_millis(150);
 /// The timeout for an upstream with a cached answer that was late before in this session.
 const SLOW_TIMEOUT: Duration = Duration::from_millis(10);
 /// The timeout for an upstream whose last connection attempt failed. A background task retries it.
@@ -63,104 +63,25 @@ pub(super) enum UpstreamStanding {
     Unknown,
 }
 
-/// The request whose answer is awaited.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(super) enum AwaitedRequest {
-    /// A handshake, or discovery in its place.
-    Handshake,
-    List(ListKind),
-}
-
 /// The waiting times of one upstream in a session.
 #[derive(Debug, Default)]
 pub(in crate::proxy) struct WaitTimes {
     /// Whether it was late the last time.
     was_late: AtomicBool,
-    /// The time that was spent waiting for it without a cached answer.
-    spent: Mutex<HashMap<AwaitedRequest, SpentTime>>,
     /// Whether a background task retries it.
     is_watched: AtomicBool,
     /// The questions in progress.
     questions: Mutex<HashMap<QuestionKey, watch::Receiver<Question>>>,
 }
 
-/// The time that was spent waiting.
-#[derive(Clone, Copy, Debug, Default)]
-struct SpentTime {
-    before: Duration,
-    /// The start of the current wait.
-    since: Option<Instant>,
-    n_waiting: usize,
-}
-
-impl SpentTime {
-    fn at(self, now: Instant) -> Duration {
-        let current = self.since.map(|since| now.saturating_duration_since(since));
-        self.before + current.unwrap_or_default()
-    }
-}
-
-/// A wait for an upstream, which ends on drop.
-#[derive(Debug)]
-pub(super) struct Wait<'a> {
-    waiting: &'a WaitTimes,
-    /// The request for which the time is counted, if it is counted.
-    counted: Option<AwaitedRequest>,
-    /// The maximum time to wait.
-    pub(super) limit: Duration,
-}
-
-impl Drop for Wait<'_> {
-    fn drop(&mut self) {
-        let mut spent = self.waiting.spent.lock();
-        let Some(spent) = self.counted.and_then(|of| spent.get_mut(&of)) else {
-            return;
-        };
-        spent.n_waiting = spent.n_waiting.saturating_sub(1);
-        if spent.n_waiting == 0 {
-            spent.before = spent.at(Instant::now());
-            spent.since = None;
-        }
-    }
-}
-
 impl WaitTimes {
-    /// Starts to wait for an answer. For an upstream without a cached answer the session waits
-    /// `in_full` in total, for all handshakes and one kind of list together. Only the time of
-    /// actual waiting counts.
-    pub(super) fn begin(
-        &self,
-        of: AwaitedRequest,
-        standing: UpstreamStanding,
-        in_full: Duration,
-    ) -> Wait<'_> {
-        let short = match standing {
+    /// Returns the time to wait for an answer. `in_full` is the time for an answer that is not known.
+    pub(super) fn limit(&self, standing: UpstreamStanding, in_full: Duration) -> Duration {
+        match standing {
             UpstreamStanding::Failing => FAILING_TIMEOUT,
             UpstreamStanding::Known if self.was_late.load(Ordering::Relaxed) => SLOW_TIMEOUT,
-            UpstreamStanding::Known | UpstreamStanding::Unknown => KNOWN_TIMEOUT,
-        };
-        let short = short.min(in_full);
-        if standing != UpstreamStanding::Unknown {
-            return Wait {
-                waiting: self,
-                counted: None,
-                limit: short,
-            };
-        }
-        let now = Instant::now();
-        let mut spent = self.spent.lock();
-        let own = spent.entry(of).or_default();
-        let so_far = own.at(now);
-        own.n_waiting += 1;
-        own.since.get_or_insert(now);
-        let handshake = spent
-            .get(&AwaitedRequest::Handshake)
-            .filter(|_| of != AwaitedRequest::Handshake);
-        let handshake = handshake.map_or(Duration::ZERO, |spent| spent.at(now));
-        Wait {
-            waiting: self,
-            counted: Some(of),
-            limit: in_full.saturating_sub(so_far + handshake).max(short),
+            UpstreamStanding::Known => KNOWN_TIMEOUT,
+            UpstreamStanding::Unknown => in_full.max(KNOWN_TIMEOUT),
         }
     }
 
@@ -254,60 +175,15 @@ pub(super) fn watch_for_return<F>(
 mod tests {
     use super::*;
 
-    const FULL: Duration = Duration::from_secs(10);
-    const TOOLS: AwaitedRequest = AwaitedRequest::List(ListKind::Tools);
-    const PROMPTS: AwaitedRequest = AwaitedRequest::List(ListKind::Prompts);
-
-    /// Waits `seconds` for an unknown upstream and returns the limit of the wait.
-    async fn wait_limit(waiting: &WaitTimes, of: AwaitedRequest, seconds: u64) -> Duration {
-        let wait = waiting.begin(of, UpstreamStanding::Unknown, FULL);
-        tokio::time::sleep(Duration::from_secs(seconds)).await;
-        wait.limit
-    }
-
-    #[tokio::test(start_paused = true)]
-    async fn unknown_upstreams_get_the_full_wait_per_list_kind() {
-        let waiting = WaitTimes::default();
-        assert_eq!(
-            wait_limit(&waiting, AwaitedRequest::Handshake, 4).await,
-            FULL
-        );
-        waiting.note_late(true);
-        // A handshake that was waited for shortens the wait for the list behind it.
-        assert_eq!(wait_limit(&waiting, TOOLS, 2).await, Duration::from_secs(6));
-        // Time without a waiting request does not count.
-        tokio::time::sleep(Duration::from_mins(1)).await;
-        assert_eq!(wait_limit(&waiting, TOOLS, 4).await, Duration::from_secs(4));
-        assert_eq!(wait_limit(&waiting, TOOLS, 1).await, KNOWN_TIMEOUT);
-        assert_eq!(
-            wait_limit(&waiting, PROMPTS, 1).await,
-            Duration::from_secs(6)
-        );
-    }
-
-    #[tokio::test(start_paused = true)]
-    async fn simultaneous_waits_count_once() {
-        let waiting = WaitTimes::default();
-        tokio::join!(
-            wait_limit(&waiting, TOOLS, 3),
-            wait_limit(&waiting, TOOLS, 2),
-            wait_limit(&waiting, TOOLS, 1),
-        );
-        assert_eq!(wait_limit(&waiting, TOOLS, 0).await, Duration::from_secs(7));
-    }
-
     #[test]
     fn known_or_failing_upstreams_get_short_timeouts() {
         let waiting = WaitTimes::default();
-        let wait = |standing, full| waiting.begin(TOOLS, standing, full).limit;
-        assert_eq!(wait(UpstreamStanding::Known, FULL), KNOWN_TIMEOUT);
-        assert_eq!(wait(UpstreamStanding::Failing, FULL), FAILING_TIMEOUT);
-        assert_eq!(
-            wait(UpstreamStanding::Known, Duration::ZERO),
-            Duration::ZERO
-        );
+        let limit = |standing| waiting.limit(standing, Duration::from_secs(10));
+        assert_eq!(limit(UpstreamStanding::Known), KNOWN_TIMEOUT);
+        assert_eq!(limit(UpstreamStanding::Failing), FAILING_TIMEOUT);
+        assert_eq!(limit(UpstreamStanding::Unknown), Duration::from_secs(10));
         waiting.note_late(true);
-        assert_eq!(wait(UpstreamStanding::Known, FULL), SLOW_TIMEOUT);
+        assert_eq!(limit(UpstreamStanding::Known), SLOW_TIMEOUT);
     }
 
     #[test]

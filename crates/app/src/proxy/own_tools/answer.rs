@@ -40,7 +40,6 @@ use riglm_discovery::search::{
 pub(in crate::proxy) struct ToolCaller<'a> {
     pub(in crate::proxy) client_context: &'a ClientContext,
     pub(in crate::proxy) shared: &'a SharedState,
-    /// The session key of the request.
     pub(in crate::proxy) session: SessionKey,
     pub(in crate::proxy) era: Era,
     /// The clients that may belong to this session.
@@ -53,7 +52,6 @@ pub(in crate::proxy) struct ToolCaller<'a> {
     pub(in crate::proxy) token_budget: Option<u64>,
     /// The vector of the query in the hints of the request.
     pub(in crate::proxy) vector: Option<&'a Arc<Embedding>>,
-    /// The trace context of the request.
     pub(in crate::proxy) trace: Option<&'a Arc<TraceContext>>,
     pub(in crate::proxy) received: Instant,
     pub(in crate::proxy) received_at: Timestamp,
@@ -294,7 +292,6 @@ async fn record_search(
     }
 }
 
-/// Returns the kind of an own tool for the safeguards.
 fn kind_of(tool: OwnTool) -> OwnKind {
     match tool {
         OwnTool::Search => OwnKind::Search,

@@ -13,7 +13,7 @@ pub(super) const MAX_LIMIT: usize = 50;
 /// The reason why the arguments of a call are refused, with the expected form, as text for the
 /// model.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct ArgumentsProblem(String);
+pub(in crate::proxy) struct ArgumentsProblem(String);
 
 impl ArgumentsProblem {
     /// Creates the problem with this text.
@@ -22,7 +22,7 @@ impl ArgumentsProblem {
     }
 
     /// Returns the text for the model.
-    pub(super) fn as_str(&self) -> &str {
+    pub(in crate::proxy) fn as_str(&self) -> &str {
         &self.0
     }
 }

@@ -18,7 +18,6 @@ const MAX_SUGGESTED_BYTES: u64 = 4 << 10;
 /// The maximum length of a name that is repeated, in characters.
 pub(in crate::proxy) const MAX_NAME_CHARS: usize = 100;
 
-/// The length of a hint.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::proxy) enum Length {
     /// With schemas.
@@ -27,37 +26,11 @@ pub(in crate::proxy) enum Length {
     Short,
 }
 
-/// Whether a call with unfit arguments was made.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(in crate::proxy) enum UnfitCall {
-    /// The server got the call and refused it.
-    Made,
-    /// The proxy did not forward the call.
-    Withheld,
-}
-
-/// Returns the hint for arguments that do not fit the schema of their tool.
-pub(in crate::proxy) fn misfit(
-    tool: &CatalogTool,
-    problems: &[String],
-    call: UnfitCall,
-    length: Length,
-) -> String {
-    let name = &tool.name;
-    let uncalled = match call {
-        UnfitCall::Made => "",
-        UnfitCall::Withheld => ", so it was not called",
-    };
-    let mut text = format!("The arguments do not fit the input schema of {name}{uncalled}:");
-    for problem in problems {
-        let _ = write!(text, "\n- {problem}"); // Writing to a String cannot fail.
-    }
-    if length == Length::Full
-        && let Some(schema) = input_schema(&tool.definition, MAX_SCHEMA_BYTES)
-    {
-        let _ = write!(text, "\nInput schema: {schema}");
-    }
-    text
+/// Returns the hint for a failed call of a hidden tool: its input schema. Returns `None` if there is
+/// none, or if it is too large.
+pub(in crate::proxy) fn schema_hint(tool: &CatalogTool) -> Option<String> {
+    let schema = input_schema(&tool.definition, MAX_SCHEMA_BYTES)?;
+    Some(format!("Input schema of {}: {schema}", tool.name))
 }
 
 /// Returns the hint for an unknown name, see [`unknown_of`]. The comparison of names takes long in
@@ -201,26 +174,15 @@ mod tests {
     }
 
     #[test]
-    fn short_hints_omit_the_schema() {
-        let catalog = catalog(&["read"]);
-        let problems = ["/path: it is not a string".to_owned()];
-        let full = misfit(
-            &catalog.tools()[0],
-            &problems,
-            UnfitCall::Withheld,
-            Length::Full,
-        );
-        assert!(
-            full.contains("not called") && full.contains("- /path: it"),
-            "{full}"
-        );
-        assert!(full.contains(r#"Input schema: {"type""#), "{full}");
-        let short = misfit(
-            &catalog.tools()[0],
-            &problems,
-            UnfitCall::Made,
-            Length::Short,
-        );
-        assert!(!short.contains("Input schema: ") && !short.contains("not called"));
+    fn schemas_above_the_limit_are_left_out() {
+        let fits = |n_bytes: usize| {
+            let mut tool = catalog(&["read"]).tools()[0].clone();
+            let definition = json!({"inputSchema": {"title": "x".repeat(n_bytes)}});
+            tool.definition = definition.to_string().into();
+            schema_hint(&tool).is_some()
+        };
+        let n_others = r#"{"title":""}"#.len();
+        assert!(fits((16 << 10) - n_others));
+        assert!(!fits((16 << 10) - n_others + 1));
     }
 }

@@ -1,5 +1,8 @@
 //! The definitions of the own tools in lists.
 
+use std::borrow::Cow;
+
+use riglm_domain::id::UpstreamName;
 use riglm_domain::mcp::edit::with_member;
 use riglm_domain::mcp::protocol::Revision;
 use serde_json::{Value, json};
@@ -13,6 +16,8 @@ const SEARCH: &str = "Finds tools by what they do, among all tools of this serve
     its list of tools leaves out included. Say in a few words what has to be done. The answer names \
     the tools that fit best, and every one of them can be called by that name right away, listed or \
     not. Search before you conclude that there is no tool for something.";
+/// The maximum length in bytes of the sentence about the servers.
+const MAX_SERVERS_BYTES: usize = 1_200;
 /// The description of `call_tool`.
 const CALL_TOOL: &str = "Calls a tool of this server that is not in your list, by its name.";
 /// The description of the tool that sets the context.
@@ -95,6 +100,36 @@ impl Definitions {
             _ => &self.basic,
         }
     }
+}
+
+/// Returns the definition of the search tool with the servers that it searches, each with its number
+/// of tools. Their order is kept; those that find no room are only counted.
+pub(in crate::proxy) fn with_servers<'a>(
+    definition: &'a str,
+    servers: &[(UpstreamName, usize)],
+) -> Cow<'a, str> {
+    if servers.is_empty() {
+        return Cow::Borrowed(definition);
+    }
+    let mut left: usize = servers.iter().map(|(_, n)| n).sum();
+    let mut parts = Vec::new();
+    let mut n_bytes = 100; // The sentence around the names.
+    for (server, n) in servers {
+        let part = format!("{server} ({n})");
+        n_bytes += part.len() + 2;
+        if n_bytes > MAX_SERVERS_BYTES {
+            let n_more = servers.len() - parts.len();
+            parts.push(format!("and {n_more} more with {left}"));
+            break;
+        }
+        left -= n;
+        parts.push(part);
+    }
+    let text = format!(
+        "{SEARCH} Its servers, with their numbers of tools: {}.",
+        parts.join(", ")
+    );
+    with_member(definition, "description", &Value::from(text).to_string()).into()
 }
 
 /// The texts and schemas of one tool.
@@ -298,6 +333,31 @@ mod tests {
         let text = definitions.of(Some(&Revision::new(revision)));
         let definition: serde_json::Map<String, Value> = serde_json::from_str(text).unwrap();
         definition.keys().cloned().collect()
+    }
+
+    #[test]
+    fn the_search_names_its_servers_within_a_bound() {
+        let definition = r#"{"name":"s","description":"d","inputSchema":{}}"#;
+        let text = |sizes: &[(&str, usize)]| {
+            let named = sizes.iter();
+            let servers: Vec<_> = named
+                .map(|(name, n)| (UpstreamName::parse(name).unwrap(), *n))
+                .collect();
+            let definition = with_servers(definition, &servers).into_owned();
+            let definition: Value = serde_json::from_str(&definition).unwrap();
+            definition["description"].as_str().unwrap().to_owned()
+        };
+        assert_eq!(text(&[]), "d");
+        let few = text(&[("github", 143), ("files", 14)]);
+        let expected = " Its servers, with their numbers of tools: github (143), files (14).";
+        assert_eq!(few, format!("{SEARCH}{expected}"));
+        let names: Vec<String> = (0..200).map(|n| format!("a-server-{n:03}")).collect();
+        let many: Vec<(&str, usize)> = names.iter().map(|name| (name.as_str(), 7)).collect();
+        let many = text(&many);
+        assert!(many.len() - SEARCH.len() <= MAX_SERVERS_BYTES, "{many}");
+        let n_named = many.matches("a-server-").count();
+        let end = format!("and {} more with {}.", 200 - n_named, (200 - n_named) * 7);
+        assert!(n_named > 50 && many.ends_with(&end), "{many}");
     }
 
     #[test]

@@ -47,7 +47,6 @@ impl OwnTool {
         }
     }
 
-    /// Returns the configuration key of its name.
     pub(super) fn name_key(self) -> &'static str {
         match self {
             Self::Search => "search.tool_name",

@@ -21,7 +21,6 @@ struct RecommendArguments {
     context: Option<ProjectArguments>,
 }
 
-/// The project of the task.
 #[derive(Debug, Default, Deserialize)]
 struct ProjectArguments {
     #[serde(default)]

@@ -26,7 +26,6 @@ const MAX_WORK_SESSIONS: NonZeroUsize = NonZeroUsize::MIN.saturating_add(15);
 /// The maximum number of hints that are remembered as shown. Beyond it the set is cleared.
 const MAX_SAID: usize = 1_000;
 
-/// The search state of one session.
 #[derive(Debug, Default)]
 pub(in crate::proxy) struct SessionSearch(Mutex<SearchState>);
 

@@ -109,7 +109,6 @@ fn place_of(message: &Message, part: &str) -> Range<usize> {
     start..start + part.len()
 }
 
-/// Returns a message with replaced results.
 fn with_results(message: Message, edits: &[(Range<usize>, String)]) -> Message {
     match edits {
         [] => message,

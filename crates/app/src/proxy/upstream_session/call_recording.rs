@@ -38,7 +38,6 @@ pub(super) struct CallContext<'a> {
     /// The row of its session.
     pub(super) session: SessionId,
     work_session: Option<WorkSessionId>,
-    /// Its session key.
     pub(super) session_key: SessionKey,
     /// The earlier call that this multi-round call continues.
     pub(super) continues: Option<ContinuedCall>,

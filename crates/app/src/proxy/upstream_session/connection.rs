@@ -64,6 +64,25 @@ impl LiveConnection {
     }
 }
 
+/// Waits for work that needs an answer of a server. `limit` does not count while the server is still
+/// starting. Returns `None` after the limit.
+pub(in crate::proxy) async fn answered_within<T>(
+    link: &dyn UpstreamLink,
+    limit: Duration,
+    work: impl Future<Output = T>,
+) -> Option<T> {
+    tokio::pin!(work);
+    loop {
+        if let Ok(done) = tokio::time::timeout(limit, &mut work).await {
+            return Some(done);
+        }
+        let left = link.time_to_start().filter(|left| !left.is_zero())?;
+        if let Ok(done) = tokio::time::timeout(left, &mut work).await {
+            return Some(done);
+        }
+    }
+}
+
 /// The upstream connection of a session, with its back-off.
 #[derive(Debug)]
 pub(crate) struct Connection {

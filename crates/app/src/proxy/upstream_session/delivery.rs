@@ -16,7 +16,7 @@ use tokio::sync::oneshot;
 use tracing::Instrument as _;
 
 use super::UpstreamSession;
-use super::connection::{LiveConnection, SetUp};
+use super::connection::{LiveConnection, SetUp, answered_within};
 use super::response_pipeline::ConnectionEvents;
 use super::upstream_requests::{Pending, SendState};
 use crate::proxy::connection_permits::ConnectionPermit;
@@ -218,6 +218,9 @@ impl UpstreamSession {
             // Covers a notification of the client that arrived just before the connection was
             // published.
             self.complete_handshake(&live).await?;
+            if self.scope.is_merged() && self.scope.entry.starts_processes() {
+                self.client.on_connected();
+            }
         }
         Ok(live)
     }
@@ -246,11 +249,12 @@ impl UpstreamSession {
     }
 
     /// Sets up a new connection, and registers a delay beyond the time that sessions wait. After
-    /// half that time, a check finds out whether other sessions get answers.
+    /// half that time, a check finds out whether other sessions get answers. The start of a process
+    /// may take longer.
     async fn set_up(&self, live: &LiveConnection) -> Result<(), UpstreamError> {
         let begun = Instant::now();
         let playing_back = self.replay_handshake(live);
-        if !self.scope.is_merged() {
+        if !self.scope.is_merged() || self.scope.entry.starts_processes() {
             return playing_back.await;
         }
         tokio::pin!(playing_back);
@@ -357,9 +361,8 @@ impl UpstreamSession {
             answer.await.unwrap_or_else(|_| Err(connection_lost()))
         };
         let limit = self.scope.shared.limits().handshake_timeout;
-        let result = tokio::time::timeout(limit, asked)
-            .await
-            .unwrap_or(Err(UpstreamError::NoAnswer));
+        let result = answered_within(&*live.link, limit, asked).await;
+        let result = result.unwrap_or(Err(UpstreamError::NoAnswer));
         self.state.lock().remove(&id);
         result
     }

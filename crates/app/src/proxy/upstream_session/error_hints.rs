@@ -16,7 +16,7 @@ use serde_json::Value;
 use super::scope::UpstreamScope;
 use super::upstream_requests::{Pending, RequestPurpose};
 use crate::proxy::own_tools::OwnTool;
-use crate::proxy::own_tools::call_hints::{UnfitCall, misfit, unknown, with_sentence};
+use crate::proxy::own_tools::call_hints::{Length, schema_hint, unknown, with_sentence};
 use crate::proxy::request_params::RequestParams;
 use crate::safeguards::with_text;
 use riglm_discovery::search::{Catalog, CatalogTool};
@@ -26,7 +26,6 @@ use riglm_discovery::search::{Catalog, CatalogTool};
 pub(super) struct FailedCall {
     pub(super) request: Message,
     name: String,
-    arguments: String,
     /// Whether its tool was hidden in the client's list, as far as the list was known.
     is_hidden: bool,
     pub(super) era: Era,
@@ -81,7 +80,6 @@ impl ErrorHints {
         (row.is_hidden || !is_listed()).then(|| FailedCall {
             request: request.clone(),
             name: name.into_owned(),
-            arguments: params.arguments().unwrap_or("{}").to_owned(),
             is_hidden: row.is_hidden,
             era: params.era(),
         })
@@ -124,11 +122,9 @@ impl ErrorHints {
             if !is_hidden || !is_about_arguments(answer) {
                 return None;
             }
-            let principal = &client_context.principal;
-            let problems = tools?.problems(principal, tool, &call.arguments).await;
-            let length = |tool: &CatalogTool| memory.length_for(&("schema", session, &tool.name));
-            let said = || misfit(tool, &problems, UnfitCall::Made, length(tool));
-            return (!problems.is_empty()).then(said);
+            let hint = schema_hint(tool)?;
+            let length = memory.length_for(&("schema", session, &tool.name));
+            return (length == Length::Full).then_some(hint);
         }
         if catalog.is_truncated() {
             return None; // It may be one of those that were not read.

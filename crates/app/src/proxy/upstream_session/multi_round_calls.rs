@@ -44,7 +44,6 @@ struct InputQuestions {
     asked: VecDeque<InputQuestion>,
 }
 
-/// A request for input.
 #[derive(Debug)]
 struct InputQuestion {
     key: RoundKey,

@@ -40,7 +40,6 @@ const UNSENT: u64 = u64::MAX;
 enum OpenedRequest {
     /// It is forwarded, with these headers if the transport of the client has none.
     ToSend(Option<Vec<ParamHeader>>),
-    /// A safeguard answered it.
     Answered(RequestId),
 }
 

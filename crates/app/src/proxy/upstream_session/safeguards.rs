@@ -39,7 +39,6 @@ impl LocalResult {
     }
 }
 
-/// The requester of a call, for the safeguards.
 #[derive(Debug)]
 struct CallRequester<'a> {
     scope: &'a UpstreamScope,

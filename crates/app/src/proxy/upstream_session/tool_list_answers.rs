@@ -15,8 +15,10 @@ use riglm_ports::observer::{Event, ListShownEvent};
 use super::scope::UpstreamScope;
 use super::upstream_requests::Pending;
 use super::upstream_tools::UpstreamTools;
+use crate::proxy::list_kind::ListKind;
 use crate::proxy::page_cache::SeenPage;
 use crate::proxy::tool_sets::PagePosition;
+use crate::proxy::upstream_cache::CachedList;
 use crate::safeguards::ListText;
 
 /// The size in bytes above which a page is parsed outside the request workers.
@@ -62,6 +64,21 @@ impl UpstreamTools {
             None => None,
         };
         RecordedList { seen, replacement }
+    }
+
+    /// Records the tools of a list that is shown without asking the upstream, once while it stays the
+    /// same.
+    pub(in crate::proxy) async fn record_known(&self, list: &CachedList) {
+        if !self.is_new_known(list.digest) {
+            return;
+        }
+        let page = list.to_page(ListKind::Tools);
+        if let Some(seen) = self.record_page(&page, true).await {
+            let row = self.scope.session_id().await;
+            let recorder = &self.scope.shared.recorder;
+            recorder.tools_listed(row, &seen.listing).await;
+            self.hidden_of(&seen);
+        }
     }
 
     /// Returns the result to show in place of a recorded page, or `None` to show it unchanged. The
@@ -248,7 +265,6 @@ fn with_tools(result: &str, definitions: &[&str]) -> String {
     with_member(result, "tools", &all)
 }
 
-/// Returns the cursor of a list request.
 pub(super) fn cursor(asked: &Pending, id: Option<&RequestId>) -> Option<String> {
     let cursor = member(params(asked, id)?, "cursor").and_then(unescape)?;
     Some(cursor.into_owned())

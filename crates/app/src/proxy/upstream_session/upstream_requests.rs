@@ -53,7 +53,6 @@ pub(crate) struct CallRow {
     pub(crate) id: InvocationId,
     /// The logical call of all its rounds.
     pub(crate) call: LogicalCall,
-    /// The session key of the call.
     pub(crate) session_key: SessionKey,
     /// Whether its tool is hidden in the client's list.
     pub(crate) is_hidden: bool,
@@ -65,7 +64,6 @@ pub(crate) struct CallRow {
 #[derive(Clone, Debug)]
 pub(crate) struct LearningReport {
     pub(crate) tool: ToolRef,
-    /// The session key of the call.
     pub(crate) session_key: SessionKey,
     /// The time of receipt.
     pub(crate) began_at: Timestamp,
@@ -123,7 +121,6 @@ pub(crate) struct Pending {
     /// client to a request of the upstream. Log messages do not count, because they may concern
     /// anything.
     pub(crate) last_sign: Instant,
-    /// The token for progress of the request.
     pub(crate) progress_token: Option<RequestId>,
     /// The time when progress was last forwarded to the client.
     pub(crate) last_progress: Option<Instant>,
@@ -433,7 +430,6 @@ impl UpstreamRequests {
         }
     }
 
-    /// Returns the request with this progress token.
     pub(crate) fn with_progress_token(&self, token: &RequestId) -> Option<RequestId> {
         self.from_client
             .iter()

@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 use parking_lot::Mutex;
 use riglm_domain::id::ToolName;
 use riglm_domain::mcp::edit::{member, with_member, without_member};
+use riglm_domain::mcp::protocol::Era;
 use riglm_domain::mcp::scan::unescape;
 use riglm_domain::prediction::SelectionContext;
 
@@ -89,6 +90,8 @@ struct ToolsState {
     hidden: HashSet<ToolName>,
     /// The last complete list.
     whole: Option<Arc<WholeList>>,
+    /// The digest of the list that was last shown without asking the upstream.
+    known: Option<[u8; 32]>,
     /// The pages so far of the list that the client pages through.
     pages: Pages,
     /// The cursor of the next page.
@@ -114,7 +117,8 @@ impl UpstreamTools {
 
     /// Stores the result of the handshake.
     pub(super) fn note_initialized(&self, result: &str) {
-        let hello = self.scope.entry.catalog.initialize_result(result);
+        let entry = &self.scope.entry;
+        let hello = (entry.catalog).note_greeting(entry.era_of(Era::Legacy), result);
         self.state.lock().initialized = Some(hello);
         // The upstream may be another server by now, with other tools.
         self.scope.client_context.search.forget_catalog();
@@ -135,6 +139,12 @@ impl UpstreamTools {
         self.state.lock().next.as_deref() == Some(cursor)
     }
 
+    /// Stores the digest of a list that is shown without asking the upstream. Returns whether it is
+    /// another one than the last.
+    pub(super) fn is_new_known(&self, digest: [u8; 32]) -> bool {
+        self.state.lock().known.replace(digest) != Some(digest)
+    }
+
     /// Returns the last complete list, which may be outdated.
     pub(super) fn last_list(&self) -> Option<Arc<WholeList>> {
         self.state.lock().whole.clone()
@@ -151,14 +161,21 @@ impl UpstreamTools {
     }
 
     pub(super) fn note_discovery(&self, result: &str) {
-        let discovered = self.scope.entry.catalog.initialize_result(result);
+        let entry = &self.scope.entry;
+        let discovered = (entry.catalog).note_greeting(entry.era_of(Era::Modern), result);
         self.state.lock().discovered = Some(discovered);
     }
 
-    /// Returns the handshake or discovery result of the upstream in this session.
+    /// Returns the handshake or discovery result of the upstream in this session. If the session has
+    /// no connection whose start would cost a process, it is the last known one.
     pub(in crate::proxy) fn handshake_result(&self) -> Option<Arc<str>> {
-        let state = self.state.lock();
-        state.initialized.clone().or(state.discovered.clone())
+        let own = {
+            let state = self.state.lock();
+            state.initialized.clone().or(state.discovered.clone())
+        };
+        let entry = &self.scope.entry;
+        let client = self.scope.client_context.era();
+        own.or_else(|| entry.greeting(client).filter(|_| entry.starts_processes()))
     }
 
     /// Processes a page that the client is shown and that it requested with `cursor`. Returns

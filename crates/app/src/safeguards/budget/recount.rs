@@ -12,7 +12,6 @@ use riglm_ports::token_counter::TokenCounter;
 use super::ledger::Ledger;
 use crate::tracking::{CountingBudget, TextQueue};
 
-/// A text to be counted.
 #[derive(Debug)]
 struct QueuedText {
     session_key: SessionKey,

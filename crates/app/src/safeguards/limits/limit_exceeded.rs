@@ -35,7 +35,6 @@ pub(super) enum LimitExceeded {
 }
 
 impl LimitExceeded {
-    /// Returns the refusal by a rate limit.
     pub(super) fn rate(rule: &LimitRule, wait: Duration) -> Self {
         Self::Rate {
             calls: rule.rate().map_or(0, Rate::calls),

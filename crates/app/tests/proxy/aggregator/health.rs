@@ -184,5 +184,5 @@ async fn recovered_upstreams_are_detected_despite_connected_sessions() {
     assert!(!is_available(&scene));
     while_checked(&scene, until(|| is_available(&scene))).await;
     // The session still has its connection.
-    assert_eq!(scene.upstreams[0].connections(), (2, 1));
+    until(|| scene.upstreams[0].connections() == (2, 1)).await;
 }

@@ -1,5 +1,8 @@
 //! Requests to one of several upstreams, and requests from upstreams.
 
+use riglm_app::proxy::NamespacePolicy;
+use riglm_domain::catalog::naming::{earlier_name, prefixed_name};
+use riglm_domain::id::UpstreamName;
 use riglm_domain::mcp::message::RequestId;
 use riglm_ports::analytics::{InvocationFilter, InvocationRepository};
 use riglm_ports::downstream::Route;
@@ -248,8 +251,7 @@ async fn hashed_names_are_looked_up_before_use() {
     let scene = Setup::default().scene(vec![upstream("a", &["x/y"]), upstream("b", &["x"])]);
     scene.initialize().await;
     scene.upstreams[0].reply_to("tools/call", r#""result":{"by":"a"}"#);
-    let name =
-        riglm_domain::catalog::naming::prefixed_name(&"a".to_owned().try_into().unwrap(), "x/y");
+    let name = prefixed_name(&UpstreamName::parse("a").unwrap(), "x/y");
     let answer = scene.ask(1, "tools/call", json!({"name": name})).await;
     assert_eq!(answer["result"]["by"], "a");
     assert_eq!(
@@ -265,6 +267,43 @@ async fn hashed_names_are_looked_up_before_use() {
         scene.sent_messages(0).pop().unwrap()["params"]["name"],
         "x_0123abcd"
     );
+}
+
+#[tokio::test]
+async fn long_tools_are_called_by_their_shorter_and_by_their_earlier_name() {
+    let long = [
+        "x".repeat(58),
+        "y".repeat(90),
+        format!("odd/{}", "z".repeat(50)),
+    ];
+    let names: Vec<&str> = long.iter().map(String::as_str).collect();
+    for naming in [NamespacePolicy::Prefix, NamespacePolicy::Collision] {
+        let setup = Setup {
+            naming,
+            ..Setup::default()
+        };
+        let upstreams = ["a", "b"].map(|name| upstream(name, &names));
+        let scene = setup.scene(upstreams.into());
+        scene.initialize().await;
+        let mut id = 0;
+        for (own, at) in long.iter().flat_map(|own| [(own, 0), (own, 1)]) {
+            scene.upstreams[at].reply_to("tools/call", r#""result":{"by":true}"#);
+            let upstream = UpstreamName::parse(["a", "b"][at]).unwrap();
+            // The earlier name comes first, when no list is known.
+            let names = [earlier_name(&upstream, own), prefixed_name(&upstream, own)];
+            assert!(names[0].len() > names[1].len() && names[1].len() <= 52);
+            for name in names {
+                id += 1;
+                let answer = scene.ask(id, "tools/call", json!({"name": name})).await;
+                assert_eq!(answer["result"]["by"], true, "{answer}");
+                let sent = scene.sent_messages(at).pop().unwrap();
+                assert_eq!(
+                    (&sent["method"], &sent["params"]["name"]),
+                    (&json!("tools/call"), &json!(own))
+                );
+            }
+        }
+    }
 }
 
 #[tokio::test]

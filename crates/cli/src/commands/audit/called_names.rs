@@ -88,7 +88,6 @@ impl CalledNames {
         Some(&best.server)
     }
 
-    /// Returns the server that an upstream of riglm is.
     pub(super) fn server_in_riglm(&self, upstream: &str) -> Option<&str> {
         let mut entries = self.entries.get(&comparable_name(upstream))?.iter();
         let entry = entries.find(|entry| entry.client.is_none())?;

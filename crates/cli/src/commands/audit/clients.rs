@@ -13,7 +13,6 @@ use super::servers::ServerTools;
 use crate::commands::replay::policy_json;
 use crate::config::Config;
 
-/// The figures of a client.
 #[derive(Debug)]
 pub(super) struct ClientFigures {
     /// The name of the product.

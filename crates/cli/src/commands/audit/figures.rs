@@ -22,7 +22,6 @@ const FAILING: f64 = 0.2;
 /// The 95th percentile of the duration from which a tool counts as slow.
 const SLOW: Duration = Duration::from_secs(10);
 
-/// The figures of an audit.
 #[derive(Debug)]
 pub(super) struct AuditFigures {
     pub(super) servers: Vec<AuditedServerFigures>,
@@ -46,7 +45,6 @@ pub(super) struct AuditFigures {
     pub(super) imported: Option<ImportedHistory>,
 }
 
-/// The figures of a server.
 #[derive(Debug)]
 pub(super) struct AuditedServerFigures {
     pub(super) name: String,
@@ -62,7 +60,6 @@ pub(super) struct AuditedServerFigures {
     pub(super) n_unused: Option<usize>,
 }
 
-/// The figures of a tool.
 #[derive(Debug)]
 pub(super) struct AuditedTool {
     pub(super) name: String,

@@ -85,7 +85,6 @@ impl CallHistory {
             .unwrap_or_default()
     }
 
-    /// Returns the sessions of a client.
     pub(super) fn sessions_of(
         &self,
         client: TranscriptClient,
@@ -94,7 +93,6 @@ impl CallHistory {
         self.sessions.iter().filter(of_client)
     }
 
-    /// Returns whether a client has sessions with calls.
     pub(super) fn has_sessions(&self, client: TranscriptClient) -> bool {
         self.sessions_of(client).next().is_some()
     }

@@ -32,7 +32,6 @@ const N_RECORDS: usize = 1_000;
 /// The age from which a call without an end counts as ended: its row would keep the unknown outcome.
 const MAX_RUNNING: SignedDuration = SignedDuration::from_hours(24);
 
-/// The calls that are to be imported.
 #[derive(Debug)]
 pub(super) struct HistoryImport {
     recorder: PastSessionRecorder,
@@ -42,7 +41,6 @@ pub(super) struct HistoryImport {
     unlisted: HashSet<String>,
     /// The names of listed tools, by their comparable form.
     tools: HashMap<ToolKey, ToolName>,
-    /// The lists of tools.
     listings: Vec<ToolListing>,
     sessions: BTreeMap<SessionKey, PastSession>,
     counts: ImportedHistory,
@@ -56,7 +54,6 @@ struct SessionKey {
     id: Arc<str>,
 }
 
-/// The counts of an import.
 #[derive(Clone, Copy, Debug, Default, Serialize)]
 pub(super) struct ImportedHistory {
     /// Sessions with calls that are stored.

@@ -13,7 +13,6 @@ const STYLE: &str = "body{font:16px/1.5 system-ui,sans-serif;margin:2rem auto;ma
     .n{text-align:right}.text{white-space:pre-line}.bar{background:#3b6fb6;height:.6rem}\
     @media(prefers-color-scheme:dark){body{color:#eee;background:#161616}th,td{border-color:#444}}";
 
-/// Returns the page.
 pub(super) fn html(figures: &AuditFigures) -> String {
     let sentences = sentences(figures).into_iter();
     let sentences: Vec<String> = sentences.map(|line| escape_html(&line)).collect();

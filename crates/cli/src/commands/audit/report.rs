@@ -10,7 +10,6 @@ use crate::output::{number_of, with_separators};
 /// The number of rows of each list of tools.
 const N_ROWS: usize = 10;
 
-/// Returns the report.
 pub(super) fn text(figures: &AuditFigures) -> String {
     let mut parts = vec![sentences(figures).join("\n")];
     if !figures.servers.is_empty() {
@@ -49,7 +48,6 @@ pub(super) fn text(figures: &AuditFigures) -> String {
     parts.join("\n\n")
 }
 
-/// Returns the summary.
 pub(super) fn sentences(figures: &AuditFigures) -> Vec<String> {
     let mut lines = Vec::new();
     if figures.clients.is_empty() {

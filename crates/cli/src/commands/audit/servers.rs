@@ -32,7 +32,6 @@ pub(super) struct AuditedServer {
     name: String,
     /// The upstream that it is, or that it becomes by an import.
     upstream: Option<UpstreamName>,
-    /// The clients that have it.
     clients: Vec<String>,
     /// Whether riglm has it.
     is_own: bool,
@@ -44,7 +43,6 @@ pub(super) struct AuditedServer {
 pub(super) struct ServerTools {
     pub(super) name: String,
     pub(super) upstream: Option<UpstreamName>,
-    /// The clients that have it.
     pub(super) clients: Vec<String>,
     pub(super) tools: Result<Vec<CountedTool>, String>,
 }
@@ -201,7 +199,6 @@ impl AuditedServer {
         }
     }
 
-    /// Lists the tools.
     pub(super) async fn list(self, lister: &ServerLister<'_>) -> ServerTools {
         let name = UpstreamName::parse("audited");
         let tools = match (&self.config, name) {

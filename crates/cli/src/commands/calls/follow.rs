@@ -9,7 +9,7 @@ use anyhow::Context;
 use jiff::Timestamp;
 use riglm_adapters_storage::{Store, location_if_unused, open_reader};
 use riglm_app::clock::SystemClock;
-use riglm_domain::catalog::naming::prefixed_name;
+use riglm_domain::catalog::naming::tool_aliases;
 use riglm_domain::id::InvocationId;
 use riglm_domain::usage::invocation::{CallState, InvocationSummary};
 use riglm_ports::analytics::{InvocationFilter, InvocationRepository as _, StoreError};
@@ -244,9 +244,8 @@ impl<'a> CallFollower<'a> {
     /// Returns whether a call matches the tool of the arguments, if they name one.
     fn is_meant(&self, call: &InvocationSummary) -> bool {
         let made = &call.invocation;
-        let own = made.tool.as_str();
         (self.arguments.tool.as_deref())
-            .is_none_or(|name| own == name || prefixed_name(&made.upstream, own) == name)
+            .is_none_or(|name| tool_aliases(&made.upstream, &made.tool).contains(&name.into()))
     }
 
     /// Returns the filter for matching calls of any tool and state.

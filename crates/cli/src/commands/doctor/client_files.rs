@@ -313,7 +313,6 @@ fn local_endpoint(transport: &ConfiguredTransport) -> Option<&str> {
     is_endpoint.then_some(url.url.as_str())
 }
 
-/// Returns the profile in the URL of an endpoint.
 fn profile_in(url: &str) -> Option<String> {
     let url = Url::parse(url).ok()?;
     let profile = url.path().strip_prefix("/mcp/")?.trim_end_matches('/');

@@ -68,17 +68,14 @@ impl ConfigText {
         })
     }
 
-    /// Returns the path of the file.
     pub(super) fn path(&self) -> &Path {
         &self.path
     }
 
-    /// Returns whether the text is well-formed.
     pub(super) fn is_well_formed(&self) -> bool {
         self.values.is_some()
     }
 
-    /// Returns whether a value refers to a variable.
     pub(super) fn refers_to(&self, variable: &str) -> bool {
         let is_in = |reference: String| self.text.contains(&reference);
         is_in(format!("${{{variable}}}")) || is_in(format!("${{{variable}:-"))

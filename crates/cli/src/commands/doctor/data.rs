@@ -189,7 +189,6 @@ fn of_spool(inspection: &Inspection) -> Option<Finding> {
     })
 }
 
-/// Checks the clock.
 pub(super) fn check_clock() -> Finding {
     let now = SystemClock.now();
     if now.as_second() < EARLIEST {

@@ -55,7 +55,6 @@ impl Finding {
         }
     }
 
-    /// Returns a problem.
     pub(super) fn problem(
         name: &'static str,
         detail: impl Into<String>,

@@ -116,7 +116,6 @@ impl ListenChange {
     }
 }
 
-/// Returns the end of a line.
 fn end_of(line: &str) -> &'static str {
     if line.ends_with("\r\n") { "\r\n" } else { "\n" }
 }

@@ -10,11 +10,11 @@ use riglm_adapters_clients::configuration::{
     ConfiguredServer, ConfiguredTransport, DiffLine, LineRange, SourcedServer, merge_servers,
 };
 use riglm_adapters_mcp::downstream::ListenConfig;
-use riglm_adapters_mcp::upstream::{UpstreamConfig, connector};
+use riglm_adapters_mcp::upstream::UpstreamConfig;
 use riglm_domain::id::UpstreamName;
 use serde_json::{Value, json};
 
-use super::super::init::{HEAD, default_path};
+use super::super::init::{HEAD, check_upstreams, default_path};
 use super::connection::{NoConnection, planned_connection};
 use super::listen::{AddressChange, ListenChange, address_text};
 use super::programs::missing_program;
@@ -328,16 +328,7 @@ impl ImportPlan {
             // The temporary file is an unfamiliar name.
             error.with_path(new, &self.file)
         };
-        let config = loaded.map_err(named)?.config;
-        for Upstream {
-            name,
-            config: section,
-        } in config.upstreams().unwrap_or_default()
-        {
-            connector(name.clone(), section, None, &config.data_dir)
-                .map_err(|error| ConfigError::unusable(name, &error))?;
-        }
-        Ok(())
+        check_upstreams(&loaded.map_err(named)?.config)
     }
 }
 
@@ -455,7 +446,6 @@ impl<'a> KnownServers<'a> {
         self.upstream_of(server).is_some() && missing_program(server, &self.variables).is_none()
     }
 
-    /// Returns the upstream that a server of a client is.
     pub(crate) fn upstream_of(&self, server: &ConfiguredServer) -> Option<&'a UpstreamName> {
         let own = self.own(server).map(|upstream| &upstream.name);
         own.or_else(|| self.new_upstream(server).map(|new| &new.name))

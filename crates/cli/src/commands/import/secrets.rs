@@ -76,7 +76,6 @@ impl SecretWriter<'_> {
         parts.collect()
     }
 
-    /// Returns the arguments of a command.
     pub(super) fn arguments(&mut self, arguments: &[String]) -> Vec<String> {
         let mut written = Vec::with_capacity(arguments.len());
         // The flag that gives the next argument its name.

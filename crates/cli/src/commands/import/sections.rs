@@ -15,7 +15,6 @@ use crate::args::ImportScope;
 use crate::config::comparison_key;
 use crate::output::printable;
 
-/// A new upstream.
 #[derive(Debug)]
 pub(crate) struct NewUpstream {
     pub(crate) name: UpstreamName,
@@ -23,7 +22,6 @@ pub(crate) struct NewUpstream {
     pub(crate) server: ConfiguredServer,
     /// The clients and files that have it.
     pub(crate) sources: Vec<String>,
-    /// The section in TOML.
     pub(crate) section: String,
     /// The variables of `secrets.env` that it refers to, with their values.
     pub(crate) secrets: BTreeMap<String, String>,
@@ -44,7 +42,6 @@ pub(crate) struct SkippedServer {
 pub(crate) struct SectionMaker {
     /// The names in use, in their comparable form.
     names: BTreeSet<String>,
-    /// The variables in use.
     variables: BTreeSet<String>,
     scope: ImportScope,
 }

@@ -34,7 +34,6 @@ fn list_as_json(list: &ListShown) -> Value {
     })
 }
 
-/// Returns the lists as a table.
 pub(super) fn as_table(lists: &[ListShown]) -> String {
     if lists.is_empty() {
         return "no lists are recorded for this session".into();

@@ -9,7 +9,6 @@ use serde_json::{Map, Value, json};
 
 use crate::commands::table::{Column, table};
 
-/// A finished replay.
 #[derive(Debug)]
 pub(super) struct ReplayResult {
     /// The name of the replayed data.
@@ -104,7 +103,6 @@ fn of_predictor(of: &PredictorReport) -> Map<String, Value> {
     measures
 }
 
-/// Returns the metrics of a policy by name.
 pub(in crate::commands) fn policy_json(metrics: &ListMetrics) -> Value {
     json!({
         "coverage": to_four_decimals(metrics.coverage),

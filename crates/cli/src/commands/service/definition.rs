@@ -179,7 +179,7 @@ fn systemd(config: &Path, paths: &ServePaths) -> Definition {
          Restart=on-failure\n\
          RestartSec=1\n\
          # Requests in flight may take the drain limit to end.\n\
-         TimeoutStopSec=40\n\
+         TimeoutStopSec=45\n\
          KillMode=mixed\n\
          NoNewPrivileges=yes\n\n\
          [Install]\n\
@@ -257,7 +257,7 @@ fn launchd(home: &Path, paths: &ServePaths) -> Definition {
          \x20 <key>ProgramArguments</key>\n  <array>\n{}  </array>\n{search_path}\
          \x20 <key>RunAtLoad</key>\n  <true/>\n\
          \x20 <key>KeepAlive</key>\n  <dict>\n    <key>SuccessfulExit</key>\n    <false/>\n  </dict>\n\
-         \x20 <key>ExitTimeOut</key>\n  <integer>40</integer>\n\
+         \x20 <key>ExitTimeOut</key>\n  <integer>45</integer>\n\
          \x20 <key>StandardErrorPath</key>\n  <string>{log}</string>\n\
          </dict>\n</plist>\n",
         command.concat()

@@ -18,7 +18,6 @@ const MAX_CHARS: usize = 600;
 pub(super) struct SafeText(String);
 
 impl SafeText {
-    /// Returns the text.
     pub(super) fn as_str(&self) -> &str {
         &self.0
     }
@@ -62,7 +61,6 @@ pub(super) struct Overview {
     pub(super) more_open_sessions: bool,
 }
 
-/// An upstream.
 #[derive(Debug, Deserialize)]
 pub(super) struct Upstream {
     pub(super) name: SafeText,
@@ -75,7 +73,6 @@ pub(super) struct Upstream {
     pub(super) held: Vec<serde::de::IgnoredAny>,
 }
 
-/// The tools of an upstream.
 #[derive(Debug, Deserialize)]
 pub(super) struct ToolSet {
     #[serde(default)]
@@ -157,7 +154,6 @@ pub(super) enum TimelineEntry {
     Other,
 }
 
-/// A call of a tool.
 #[derive(Debug, Deserialize)]
 pub(super) struct CallEntry {
     pub(super) at: Timestamp,

@@ -73,7 +73,6 @@ pub(super) fn wrap(text: &str, width: usize) -> Vec<String> {
     lines
 }
 
-/// A column of a table.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Column {
     pub(super) heading: &'static str,
@@ -83,7 +82,6 @@ pub(super) struct Column {
 }
 
 impl Column {
-    /// Returns a column of texts.
     pub(super) const fn text(heading: &'static str, width: usize) -> Self {
         let side = Side::Left;
         Self {
@@ -93,7 +91,6 @@ impl Column {
         }
     }
 
-    /// Returns a column of numbers.
     pub(super) const fn number(heading: &'static str, width: usize) -> Self {
         let side = Side::Right;
         Self {

@@ -103,7 +103,6 @@ impl ToolSort {
     }
 }
 
-/// Whether events arrive.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum EventStream {
     Open,
@@ -121,7 +120,6 @@ pub(super) enum Request {
 }
 
 impl Request {
-    /// Returns the path with its parameters.
     pub(super) fn path(&self) -> String {
         match self {
             Self::Overview => "/overview".into(),
@@ -138,7 +136,6 @@ impl Request {
 pub(super) enum Occasion {
     /// The data is too old, or another view was opened.
     Schedule,
-    /// An event arrived.
     Event,
 }
 
@@ -151,7 +148,6 @@ pub(super) enum Effect {
     Quit,
 }
 
-/// The session that is open on the screen.
 #[derive(Debug)]
 pub(super) struct OpenSession {
     pub(super) entry: SessionEntry,
@@ -278,7 +274,6 @@ impl Model {
         self.filter.as_str().into()
     }
 
-    /// Returns whether the filter is being typed.
     pub(super) fn types_filter(&self) -> bool {
         self.mode == Mode::Filter
     }
@@ -426,7 +421,6 @@ impl Model {
         self.sessions.as_ref()?.get(self.positions.sessions)
     }
 
-    /// Takes a key.
     pub(super) fn press(&mut self, key: KeyEvent) -> Effect {
         if key.kind == KeyEventKind::Release {
             return Effect::Draw;

@@ -117,7 +117,6 @@ impl Row {
         Self::plain("")
     }
 
-    /// Returns a figure with its name.
     fn figure(label: &str, value: &str) -> Self {
         Self::plain(format!("{label:<LABEL_WIDTH$} {value}"))
     }

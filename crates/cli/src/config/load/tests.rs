@@ -276,7 +276,7 @@ fn several_upstreams_are_sorted_by_their_names_behind_the_one_without() {
     };
     let shared = (Isolation::Shared, Unavailable::List, 90, 4);
     assert_eq!(options(&upstreams[2].config), shared);
-    let default = (Isolation::PerSession, Unavailable::Hide, 300, 128);
+    let default = (Isolation::PerSession, Unavailable::Keep, 300, 128);
     assert_eq!(options(&upstreams[1].config), default);
 }
 

@@ -15,7 +15,6 @@ struct SecondCounts {
     n_skipped: u64,
 }
 
-/// The frequency of an event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum EventFrequency {
     /// It occurs with each request, so that there may be thousands in a second.
