@@ -147,6 +147,7 @@ impl InProcessProxy {
                 ..OwnToolNames::default()
             },
             hints: riglm_app::proxy::HintUse::default(),
+            server_memory: None,
             unlisted_tools: OwnToolSet::default(),
         }));
         let http = HttpOptions {

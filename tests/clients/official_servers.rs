@@ -23,7 +23,8 @@ const TOGETHER: Duration = Duration::from_mins(4);
 
 /// Long limits for lists: some thirty processes start at the same time, and the speed of the
 /// machine is not under test.
-const PATIENCE: &str = "[limits]\nunite_timeout = \"1m\"\nhandshake_timeout = \"2m\"\n";
+const PATIENCE: &str =
+    "[limits]\nfirst_wait = \"1m\"\nunite_timeout = \"1m\"\nhandshake_timeout = \"2m\"\n";
 
 /// The client capabilities on which the lists of some servers depend.
 const FULL: &str =

@@ -210,6 +210,8 @@ async fn changes_of_one_upstream_among_several_await_approval() {
     let mut before = names("plain__", &BEFORE);
     before.insert(0, "other__tool-000".into());
     assert_eq!(listed_tools(&client, "1").await, (before.clone(), vec![]));
+    // A server that the session uses is asked for its list.
+    client.request(&call("\"call\"", &before[1], "{}")).await;
     std::fs::write(data.path().join("changed"), "").unwrap();
     assert_eq!(listed_tools(&client, "2").await, (before, vec![]));
     let n_received = client.n_received();

@@ -558,11 +558,7 @@ async fn slow_upstreams_are_checked_together() {
     assert!(four < one * 2, "{four:?} for four, and {one:?} for one");
 }
 
-#[tokio::test]
-async fn a_proxy_that_runs_is_healthy() {
-    let home = healthy();
-    let text = ports() + &server("docs").tools(3).section();
-    write(home.path(), CONFIG, &text, 0o600);
+fn serve_at_home(home: &Path) -> Process {
     let mut serve = command(binary::riglm(), &["serve"]);
     for variable in [
         "XDG_CONFIG_HOME",
@@ -572,8 +568,16 @@ async fn a_proxy_that_runs_is_healthy() {
     ] {
         serve.env_remove(variable);
     }
-    serve.env("HOME", home.path()).current_dir(home.path());
-    let process = Process::spawn(serve);
+    serve.env("HOME", home).current_dir(home);
+    Process::spawn(serve)
+}
+
+#[tokio::test]
+async fn a_proxy_that_runs_is_healthy() {
+    let home = healthy();
+    let text = ports() + &server("docs").tools(3).section();
+    write(home.path(), CONFIG, &text, 0o600);
+    let process = serve_at_home(home.path());
     listening_address(&process).await;
     let ready = async {
         while run_at_home(home.path(), &["health"]).await.code != Some(0) {
@@ -599,5 +603,28 @@ async fn a_proxy_that_runs_is_healthy() {
         ] {
             assert!(output.stderr.contains(expected), "{}", output.stderr);
         }
+    }
+}
+
+#[tokio::test]
+async fn a_proxy_of_another_data_directory_is_none_to_use() {
+    let (mine, others) = (healthy(), healthy());
+    let process = serve_at_home(others.path());
+    listening_address(&process).await;
+    let text = std::fs::read_to_string(others.path().join(CONFIG)).unwrap();
+    let port = format!("127.0.0.1:{}", free_port());
+    let text = text.replacen(&listen_address(others.path()), &port, 1);
+    write(mine.path(), CONFIG, &text, 0o600);
+    let output = run_at_home(mine.path(), &["serve"]).await;
+    assert_eq!(output.code, Some(1), "{}", output.stderr);
+    for expected in [
+        "failed to listen on 127.0.0.1:",
+        "another data directory or user has the port",
+        "--control ADDRESS, or address in section control",
+    ] {
+        assert!(output.stderr.contains(expected), "{}", output.stderr);
+    }
+    for wrong in ["runs already", "use that one", "stop it"] {
+        assert!(!output.stderr.contains(wrong), "{}", output.stderr);
     }
 }

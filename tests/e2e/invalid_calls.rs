@@ -1,24 +1,26 @@
-//! Mistakes of models in calls: unknown tool names, and arguments that are encoded twice.
+//! Mistakes of models in calls: unknown tool names, arguments that the server refuses, and arguments
+//! that are encoded twice.
 
 use std::path::Path;
 use std::time::Duration;
 
 use riglm_tests::client::RawClient;
-use riglm_tests::kit::{Proxy, proxy, server};
+use riglm_tests::kit::{Proxy, ProxyBuilder, proxy, server};
 use riglm_tests::messages::{call, request};
 use riglm_tests::modern::Meta;
 use riglm_tests::riglm::{read_store, rows};
 use serde_json::{Value, json};
 
-/// Starts the proxy in front of a task server and a plain one.
-async fn serve(strategy: &str) -> Proxy {
+/// Returns a proxy in front of a task server and a plain one.
+fn proxy_of_two() -> ProxyBuilder {
     let catalog = Path::new(env!("CARGO_MANIFEST_DIR")).join("e2e/scenarios/catalog.json");
     proxy()
         .server(&server("work").listing(&catalog))
         .server(&server("plain").tools(3))
-        .strategy(strategy)
-        .start()
-        .await
+}
+
+async fn serve(strategy: &str) -> Proxy {
+    proxy_of_two().strategy(strategy).start().await
 }
 
 async fn connect(proxy: &Proxy) -> RawClient {
@@ -49,6 +51,31 @@ async fn unknown_tools_are_answered_with_similar_listed_names() {
                 assert!(said.ends_with(". "), "{strategy}: {text}");
                 assert!(help.contains("\n- work__get_task"), "{strategy}: {text}");
             }
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_refused_call_through_call_tool_gets_the_schema_once() {
+    let proxy = proxy_of_two()
+        .configuration("[filtering]\ndeny = [\"get_task\"]\n")
+        .strategy("denylist")
+        .start()
+        .await;
+    let client = connect(&proxy).await;
+    for (id, n_texts) in [("2", 2), ("3", 1)] {
+        // The server refuses these arguments. riglm forwards them without a look at the schema.
+        let inner = r#"{"name":"work__get_task","arguments":{"fail":true}}"#;
+        let answer = client.request(&call(id, "call_tool", inner)).await.text;
+        let answer: Value = serde_json::from_str(&answer).unwrap();
+        assert_eq!(answer["result"]["isError"], true, "{answer}");
+        let content = answer["result"]["content"].as_array().unwrap();
+        assert_eq!(content[0]["text"], "work ran get_task", "{answer}");
+        assert_eq!(content.len(), n_texts, "{answer}");
+        if let Some(help) = content.get(1) {
+            let help = help["text"].as_str().unwrap();
+            let schema = r#"Input schema of work__get_task: {"type":"object","properties":"#;
+            assert!(help.starts_with(schema), "{help}");
         }
     }
 }

@@ -1,6 +1,6 @@
 //! Runs of the same script directly and through the proxy, compared message by message.
 
-use riglm_tests::fixture::{Server, Transport};
+use riglm_tests::fixture::{Server, Transport, Upstream};
 use riglm_tests::riglm::{Options, ProxiedClient};
 use riglm_tests::script::Script;
 use riglm_tests::transcript::Transcript;
@@ -26,7 +26,22 @@ pub(crate) async fn run_proxied(
     script: &Script,
 ) -> Transcript {
     let upstream = server.start(upstream).await;
-    let line = ProxiedClient::through(downstream, &upstream, &Options::default(), answers()).await;
+    // The process of a check comes with what the check has told it, so there is none.
+    let arguments = upstream.as_arguments();
+    let line = match arguments.split_first() {
+        Some((separator, command)) if separator == "--" => {
+            let command = serde_json::Value::from(command);
+            let unchecked =
+                format!("[upstreams.alone]\nhealth_check = false\ncommand = {command}\n");
+            let options = Options::with_configuration(&unchecked);
+            let configured = Upstream::from_configuration();
+            ProxiedClient::through(downstream, &configured, &options, answers()).await
+        }
+        _ => {
+            let options = Options::default();
+            ProxiedClient::through(downstream, &upstream, &options, answers()).await
+        }
+    };
     script.run(&line.client).await
 }
 

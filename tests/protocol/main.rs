@@ -10,6 +10,7 @@ mod client_variant;
 mod comparison;
 mod era_matrix;
 mod everything_script;
+mod first_lists;
 mod local_answers;
 mod many_upstreams;
 mod modern_refusals;

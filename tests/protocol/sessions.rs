@@ -215,9 +215,14 @@ fn servers_of(riglm: &Riglm) -> Vec<String> {
 }
 
 #[tokio::test]
-async fn a_proxy_without_clients_keeps_no_server_after_its_check() {
+async fn a_proxy_without_clients_ends_the_server_of_its_check_after_the_idle_timeout() {
     let data_dir = TempDir::new().expect("a temporary folder can be made");
-    let riglm = Riglm::serve(&odd_over_stdio(), data_dir.path(), &Options::default()).await;
+    let options = Options::with_configuration(&format!(
+        "[upstreams.odd]\ncommand = [\"{}\", \"stdio\"]\nidle_timeout = \"1s\"\n",
+        env!("CARGO_BIN_EXE_odd-server")
+    ));
+    let upstream = Upstream::from_configuration();
+    let riglm = Riglm::serve(&upstream, data_dir.path(), &options).await;
     let is_checked = || {
         riglm
             .process

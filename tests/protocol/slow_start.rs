@@ -164,7 +164,7 @@ async fn tools_of_starting_servers_are_shown_despite_other_capabilities() {
 
 #[tokio::test]
 async fn a_list_names_missing_servers_and_one_list_changed_follows() {
-    let scene = Scene::start("none", "limits.unite_timeout = \"300ms\"").await;
+    let scene = Scene::start("none", "limits.first_wait = \"300ms\"").await;
     let client = scene.connect("{}").await;
     let answer = client.request(&request("1", "tools/list")).await.text;
     assert_eq!(n_of(&tools_in(&answer), "quick"), N_TOOLS);
@@ -189,7 +189,7 @@ async fn a_list_names_missing_servers_and_one_list_changed_follows() {
 
 #[tokio::test]
 async fn no_epoch_begins_while_a_server_is_missing() {
-    let further = "limits.unite_timeout = \"300ms\"\n[filtering]\nmax_tools = 4\nmin_tools = 2\n\
+    let further = "limits.first_wait = \"300ms\"\n[filtering]\nmax_tools = 4\nmin_tools = 2\n\
                    [[filtering.pools]]\nname = \"basic\"\ntools = [\"slow__*\", \"quick__tool-00[01]\"]\n";
     let scene = Scene::start("prediction", further).await;
     let client = scene.connect("{}").await;
@@ -222,7 +222,7 @@ async fn departed_clients_do_not_make_starting_servers_unavailable() {
 
 #[tokio::test]
 async fn departed_clients_do_not_make_unknown_servers_unavailable() {
-    let scene = Scene::start("none", "limits.unite_timeout = \"300ms\"").await;
+    let scene = Scene::start("none", "limits.first_wait = \"300ms\"").await;
     // The server is unknown, and the client has left before it responds.
     let leaving = scene.client();
     let hello = initialize("0", "2025-11-25");
@@ -237,7 +237,7 @@ async fn departed_clients_do_not_make_unknown_servers_unavailable() {
 
 #[tokio::test]
 async fn hanging_servers_delay_only_the_first_client_not_shutdown() {
-    let mut scene = Scene::start("none", "limits.unite_timeout = \"4s\"").await;
+    let mut scene = Scene::start("none", "limits.first_wait = \"4s\"").await;
     let mut times = Vec::new();
     let mut clients = Vec::new();
     for _ in 0..4 {
@@ -252,10 +252,7 @@ async fn hanging_servers_delay_only_the_first_client_not_shutdown() {
     let slowest = times[1..].iter().max().expect("there are three more");
     assert!(*slowest * 2 < times[0], "{times:?}");
     let health = scene.proxy.control_response("/health").await;
-    assert_eq!(
-        health["upstreams"]["slow"]["state"], "unavailable",
-        "{health}"
-    );
+    assert_eq!(health["upstreams"]["slow"]["state"], "starting", "{health}");
     assert_eq!(
         health["upstreams"]["quick"]["state"], "available",
         "{health}"
@@ -266,7 +263,7 @@ async fn hanging_servers_delay_only_the_first_client_not_shutdown() {
 
 #[tokio::test]
 async fn hanging_known_servers_delay_no_client() {
-    let scene = Scene::start("none", "limits.unite_timeout = \"20s\"").await;
+    let scene = Scene::start("none", "limits.first_wait = \"20s\"").await;
     scene.open_gate();
     let all = listed_tools(&scene.connect("{}").await, "1").await;
     scene.close_gate();

@@ -248,7 +248,9 @@ async fn the_startup_check_finds_unavailable_upstreams_and_their_causes() {
 async fn late_upstreams_become_available_without_a_client() {
     let folder = TempDir::new().expect("a temporary folder can be made");
     let gate = folder.path().join("gate");
-    let late = server("late").argument("--gate", gate.display().to_string());
+    let late = server("late")
+        .argument("--gate", gate.display().to_string())
+        .key("start_timeout = \"1s\"");
     let proxy = proxy()
         .configuration("[limits]\nhandshake_timeout = \"1s\"\n")
         .server(&late)

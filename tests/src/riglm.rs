@@ -278,6 +278,11 @@ pub fn serve_command(
     }
     command.args(&options.arguments);
     command.args(upstream.as_arguments());
+    // On a busy machine servers need longer than agents wait. Tests of the wait set it themselves.
+    let sets_wait = |text: &String| text.contains("first_wait");
+    if !options.configuration.as_ref().is_some_and(sets_wait) {
+        command.env("RIGLM__LIMITS__FIRST_WAIT", "10s");
+    }
     command.envs(
         options
             .environment

@@ -12,7 +12,7 @@ use riglm_tests::process::{free_port, resident_kib};
 use serde_json::{Map, Value, json};
 use tempfile::TempDir;
 
-use super::{connected, exponential_schema, start};
+use super::{connected, start};
 
 /// The deadline of a hostile request, on a busy machine.
 const PATIENCE: Duration = Duration::from_mins(1);
@@ -37,12 +37,6 @@ fn tool(name: &str, schema: &str) -> String {
 
 /// Returns the tools of a hostile server, and one normal tool.
 fn listing() -> String {
-    let patterns: Map<String, Value> = (0..40)
-        .map(|at| {
-            let pattern = format!("[a-z]*a[a-z]{{{}}}[0-9]", 300 + at);
-            (format!("p{at}"), json!({"pattern": pattern}))
-        })
-        .collect();
     let names: Vec<String> = (0..4_000).map(|at| format!("name {at}")).collect();
     let marked: Map<String, Value> = (0..3_000)
         .map(|at| {
@@ -59,17 +53,8 @@ fn listing() -> String {
     };
     let mut tools = vec![
         tool("plain", r#"{"type": "object"}"#),
-        tool("hidden", &exponential_schema()),
-        tool("bomb", &exponential_schema()),
-        tool("patterns", &json!({"properties": patterns}).to_string()),
-        tool(
-            "values",
-            &json!({"properties": {"x": {"items": {"enum": names}}}}).to_string(),
-        ),
-        tool(
-            "required",
-            &json!({"properties": {"x": {"items": {"required": names}}}}).to_string(),
-        ),
+        // Too long for the answer of a failed call.
+        tool("hidden", &json!({"required": names}).to_string()),
         tool("marked", &json!({"properties": marked}).to_string()),
         described(&letters(500_000)),
         described(&"e\u{301}\u{327}".repeat(100_000)),
@@ -96,32 +81,6 @@ fn by_name(ids: &AtomicUsize, name: &str, arguments: &Value) -> String {
     call(&next_id(ids), "call_tool", &arguments.to_string())
 }
 
-/// Returns calls whose arguments are expensive to validate with their schemas.
-fn expensive_validations(ids: &AtomicUsize) -> Vec<HostileRequest> {
-    let of = |name: &str, arguments: Value| by_name(ids, name, &arguments);
-    let all_patterns: Map<String, Value> = (0..40)
-        .map(|at| (format!("p{at}"), Value::from(letters(5_000))))
-        .collect();
-    let hidden = call(&next_id(ids), "hidden", r#"{"x":1,"fail":true}"#);
-    let long = json!({"x": letters(1 << 20)}).to_string();
-    vec![
-        ("references", of("bomb", json!({"x": 1, "fail": true}))),
-        ("references of a hidden tool", hidden),
-        (
-            "one pattern",
-            of("patterns", json!({"p1": letters(15_000)})),
-        ),
-        ("patterns", of("patterns", all_patterns.into())),
-        ("enum", of("values", json!({"x": vec!["x"; 20_000]}))),
-        ("small enum", of("values", json!({"x": vec!["x"; 900]}))),
-        (
-            "required",
-            of("required", json!({"x": vec![json!({}); 5_000]})),
-        ),
-        ("headers", call(&next_id(ids), "marked", &long)),
-    ]
-}
-
 /// Returns requests with members that are expensive to find, to read or to remove.
 fn expensive_edits(ids: &AtomicUsize) -> Vec<HostileRequest> {
     let of = |params: &str| request_with(&next_id(ids), "tools/call", params);
@@ -141,7 +100,11 @@ fn expensive_edits(ids: &AtomicUsize) -> Vec<HostileRequest> {
         .collect();
     let number = format!("{}e{}", "9".repeat(100_000), "9".repeat(1_000));
     let numbers = format!(r#"{{"keys":{},"n":{number}}}"#, Value::from(keys));
+    let hidden = call(&next_id(ids), "hidden", r#"{"fail":true}"#);
+    let long = json!({"x": letters(1 << 20)}).to_string();
     vec![
+        ("a hint of a hidden tool", hidden),
+        ("headers", call(&next_id(ids), "marked", &long)),
         ("a member many times", of(&repeated)),
         ("a hint many times", with_meta(&format!(r#"{hints}"x":1"#))),
         ("trace context", with_meta(&trace)),
@@ -216,11 +179,7 @@ async fn hostile_texts_are_cut_without_slowing_other_clients() {
         is_over.store(false, Ordering::Relaxed);
         let attack = async {
             join_all(hostile.iter().map(async |client| {
-                let all = [
-                    expensive_validations(&ids),
-                    expensive_edits(&ids),
-                    expensive_searches(&ids),
-                ];
+                let all = [expensive_edits(&ids), expensive_searches(&ids)];
                 for (what, request) in all.into_iter().flatten() {
                     let begun = Instant::now();
                     client.request(&request).await;

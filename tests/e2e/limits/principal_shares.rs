@@ -4,6 +4,8 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use futures_util::future::join_all;
+use riglm_adapters_mcp::upstream::UpstreamLimits;
+use riglm_app::proxy::CLOSE_WITHIN;
 use riglm_tests::answers::Answers;
 use riglm_tests::client::RawClient;
 use riglm_tests::messages::{call, initialize, request};
@@ -198,6 +200,26 @@ async fn shutdown_wait_for_stubborn_programs_is_bounded() {
     let is_gone = || (!process.exists()).then_some(());
     let gone = riglm_tests::process::eventually(SOON, is_gone);
     gone.await.expect("its process is gone");
+}
+
+#[tokio::test]
+async fn programs_have_time_to_end_by_themselves_during_shutdown() {
+    // Otherwise the program itself would never reach the stage of SIGTERM.
+    assert!(CLOSE_WITHIN > UpstreamLimits::default().shutdown_grace);
+    let odd = env!("CARGO_BIN_EXE_odd-server");
+    let data = TempDir::new().unwrap();
+    let saved = data.path().join("saved");
+    let slow = format!("'{odd}' stdio; sleep 2.5; : > '{}'", saved.display());
+    let command = serde_json::json!(["sh", "-c", slow]);
+    let toml = format!("[limits]\ndrain_timeout = \"1s\"\n[upstream]\ncommand = {command}\n");
+    let options = riglm_tests::riglm::Options::with_configuration(&toml);
+    let mut riglm = Riglm::serve(&super::listing_upstream(), data.path(), &options).await;
+    let client = connect(&riglm, None, "a").await;
+    client.request(&call("1", "echo", "{}")).await;
+    riglm.process.signal(Signal::TERM);
+    let status = riglm.process.wait_for_end(ENDED).await;
+    assert_eq!(status.code(), Some(0));
+    assert!(saved.exists(), "the program was terminated");
 }
 
 #[tokio::test]

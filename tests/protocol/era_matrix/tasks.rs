@@ -126,6 +126,8 @@ pub(super) async fn cancelled_task(cell: &Cell) {
     let arguments = r#"{"outcome":"never"}"#;
     if is_translated(cell) {
         cell.start_with(WITHOUT_TASKS).await;
+        // The server runs before the call, which is cancelled soon.
+        cell.call("cancelled_tasks", "{}").await;
         let id = cell.next_id();
         let params = call_params(TOOL, arguments);
         let text = cell.text(&id, "tools/call", &params, "");

@@ -4,7 +4,7 @@ use riglm_tests::envelope::raw_at;
 use riglm_tests::fixture::Transport;
 use riglm_tests::modern::REVISION;
 use riglm_tests::riglm::read_store;
-use serde_json::{Value, json};
+use serde_json::Value;
 
 use super::{sources, streamable_variant};
 use crate::client_variant::{ClientSession, ClientVariant, text_of};
@@ -133,19 +133,10 @@ async fn call_tool_forwards_progress_and_cancellation() {
 }
 
 #[tokio::test]
-async fn call_tool_does_not_forward_invalid_arguments() {
+async fn call_tool_does_not_call_itself() {
     for face in ClientVariant::all() {
         let talk = face.start().await;
-        let long = json!({"text": "x".repeat(1_001)}).to_string();
-        let answer = talk
-            .answer("1", (&face.listed_name("echo"), true), &long)
-            .await;
-        let said = error_text(&answer);
-        assert!(
-            said.contains("/text: ") && said.contains("1e3"),
-            "{face:?}: {said}"
-        );
-        let none = talk.answer("2", ("call_tool", true), "{}").await;
+        let none = talk.answer("1", ("call_tool", true), "{}").await;
         assert!(error_text(&none).contains("this tool itself"), "{none}");
         let result = parse(&none)["result"].take();
         assert_eq!(result["resultType"] == "complete", face.is_modern());
@@ -171,39 +162,25 @@ async fn an_unknown_tool_name_gets_similar_names() {
 }
 
 #[tokio::test]
-async fn invalid_arguments_for_a_hidden_tool_get_its_schema() {
+async fn failed_calls_of_a_hidden_tool_get_its_schema_once() {
     for face in ClientVariant::all() {
         let configuration = "[filtering]\nallow = [\"odd\"]\n";
         let talk = face.start_with(configuration, "allowlist").await;
-        talk.tools("list").await;
         let fail = face.listed_name("fail");
-        let right = r#"{"code":-32602,"note":"n"}"#;
-        let answer = talk.answer("1", (&fail, false), right).await;
-        assert!(
-            error_text(&answer).ends_with('\u{ab}'),
-            "{face:?}: {answer}"
-        );
-        let wrong = r#"{"code":-32602,"note":7}"#;
-        for (id, has_schema) in [("2", true), ("3", false)] {
-            let answer = talk.answer(id, (&fail, false), wrong).await;
-            assert_eq!(
-                parse(&answer)["error"]["code"],
-                -32602,
-                "{face:?}: {answer}"
-            );
+        for (id, code, has_schema) in [
+            ("1", -32_000, false),
+            ("2", -32_602, true),
+            ("3", -32_602, false),
+        ] {
+            let arguments = format!(r#"{{"code":{code},"note":7}}"#);
+            let answer = talk.answer(id, (&fail, true), &arguments).await;
+            assert_eq!(parse(&answer)["error"]["code"], code, "{face:?}: {answer}");
             let said = error_text(&answer);
-            assert!(
-                said.starts_with("odd: ") && said.contains("/note: "),
-                "{said}"
-            );
-            assert_eq!(said.contains("Input schema: {"), has_schema, "{said}");
+            assert!(said.starts_with("odd: "), "{said}");
+            let schema = format!("Input schema of {fail}: {{");
+            assert_eq!(said.contains(&schema), has_schema, "{face:?}: {said}");
+            assert_eq!(said.ends_with('\u{ab}'), !has_schema, "{said}");
         }
-        let other = wrong.replace("-32602", "-32000");
-        let answer = talk.answer("4", (&fail, false), &other).await;
-        assert!(
-            error_text(&answer).ends_with('\u{ab}'),
-            "{face:?}: {answer}"
-        );
     }
 }
 
