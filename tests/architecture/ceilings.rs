@@ -12,7 +12,7 @@ pub(crate) struct Count {
 }
 
 impl Count {
-    /// Returns what is wrong: a count above its ceiling, or one below it, which the ceiling follows.
+    /// Returns the fault of a count: above its ceiling, or below it, since the ceiling follows.
     fn fault(&self) -> Option<String> {
         let Self {
             name,

@@ -276,16 +276,18 @@ async fn introduce(
     let introduced = match greeted {
         Ok(greeting) => {
             entry.note_connected();
-            // A server that does not list in time is available all the same. Lists that may need an
-            // approval are those of sessions, where they are filtered.
-            let limit = (entry.upstream.approvals)
-                .as_ref()
-                .map_or(limit, |_| Duration::ZERO);
-            let lists = tokio::time::timeout(limit, asking.lists(&greeting)).await;
+            // Lists that may need an approval are those of sessions, where they are filtered.
+            let lists = if entry.upstream.approvals.is_some() {
+                Vec::new()
+            } else {
+                // A server that does not list in time is available all the same.
+                let lists = tokio::time::timeout(limit, asking.lists(&greeting)).await;
+                lists.unwrap_or_default()
+            };
             Ok(Introduction {
                 era: asking.era,
                 greeting,
-                lists: lists.unwrap_or_default(),
+                lists,
             })
         }
         Err(error) => Err(error),

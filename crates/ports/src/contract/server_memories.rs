@@ -102,7 +102,7 @@ pub async fn a_memory_that_is_too_large_is_forgotten(store: &impl UsageStore) {
     assert!(recall(store, &["up"]).await == [a]);
 }
 
-/// Returns what is remembered of upstreams.
+/// Returns the memories of upstreams.
 pub(super) async fn recall(store: &impl UsageStore, upstreams: &[&str]) -> Vec<ServerMemory> {
     let upstreams: Vec<_> = upstreams.iter().map(|name| upstream(name)).collect();
     store.recall_servers(&upstreams).await.unwrap()
