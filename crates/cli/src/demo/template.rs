@@ -1,7 +1,7 @@
 //! Templates of the answers: texts with the values of arguments and of fields.
 //!
 //! `${name}` is an argument of the call, and `${.name}` a field of the item. `${a|b}` is the first of
-//! them that there is. Names of [filters](filter) follow after colons.
+//! them that there is. Names of filters follow after colons.
 
 use std::collections::BTreeSet;
 
