@@ -26,13 +26,13 @@ struct CrateCeilings<'a> {
 /// The lines of all crates, in hundreds.
 const ALL_HUNDRED_LINES: usize = 1878;
 
-/// A crate that is not in the list has ceilings of 0. `adapters-mcp` and `ports` have grown once, by
-/// the pool of processes and the memories of servers; the other crates paid for the lines.
-const CRATES: [CrateCeilings<'static>; 12] = [
+/// A crate that is not in the list has ceilings of 0.
+const CRATES: [CrateCeilings<'static>; 13] = [
     ceilings("adapters-clients", 133, 11, 5),
     ceilings("adapters-http", 60, 4, 4),
-    ceilings("adapters-mcp", 255, 58, 15),
+    ceilings("adapters-mcp", 229, 57, 15),
     ceilings("adapters-prediction", 113, 12, 4),
+    ceilings("adapters-programs", 26, 0, 0),
     ceilings("adapters-storage", 139, 11, 4),
     ceilings("adapters-telemetry", 23, 7, 4),
     ceilings("app", 362, 79, 51),
@@ -40,7 +40,7 @@ const CRATES: [CrateCeilings<'static>; 12] = [
     ceilings("discovery", 128, 14, 6),
     ceilings("domain", 269, 15, 7),
     ceilings("evaluation", 47, 10, 5),
-    ceilings("ports", 39, 0, 0),
+    ceilings("ports", 38, 0, 0),
 ];
 
 const fn ceilings(
@@ -265,8 +265,8 @@ fn the_core_imports_features_ever_more_rarely() {
 fn raw_method_names_and_long_functions_never_increase() {
     let sources = product();
     let counts = [
-        ("raw method names", raw_method_names(&sources), 92),
-        ("functions over 60 lines", long_functions(&sources), 65),
+        ("raw method names", raw_method_names(&sources), 91),
+        ("functions over 60 lines", long_functions(&sources), 64),
     ];
     assert_at_ceilings(&counts.map(|(name, found, ceiling)| Count {
         name: name.to_owned(),

@@ -146,7 +146,7 @@ fn habits_harming_readability_never_increase() {
             code_matching(&sources, r"^\s*\([a-z_, ]+\): \("),
             2,
         ),
-        ("`Arc<dyn`", code_matching(&sources, r"Arc<dyn"), 265),
+        ("`Arc<dyn`", code_matching(&sources, r"Arc<dyn"), 264),
         (
             "`PoisonError`",
             code_matching(&sources, r"\bPoisonError\b"),

@@ -8,12 +8,14 @@
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use http::Method;
 use riglm_tests::answers::Answers;
 use riglm_tests::client::RawClient;
 use riglm_tests::envelope::{Envelope, json_string, raw_at};
 use riglm_tests::fixture::{Upstream, clients_dir};
 use riglm_tests::kit::{ServerBuilder, server};
 use riglm_tests::messages::{call, initialize, request};
+use riglm_tests::plain_http;
 use riglm_tests::process::{Process, command, free_port};
 use riglm_tests::riglm::{Options, Riglm};
 use serde_json::{Value, json};
@@ -60,6 +62,29 @@ struct Scene {
 }
 
 impl Scene {
+    /// Returns the token of the operator.
+    fn token(&self) -> String {
+        let token = std::fs::read_to_string(self.folder.path().join("control.token"));
+        token.expect("there is a token").trim().to_owned()
+    }
+
+    /// Waits until the proxy has seen changes that it holds back.
+    async fn wait_for_held_changes(&self) {
+        let bearer = format!("Bearer {}", self.token());
+        let url = format!("{}/upstreams", self.origin)
+            .parse()
+            .expect("it is a URL");
+        for _ in 0..200 {
+            let headers = [("authorization", &*bearer)];
+            let upstreams = plain_http::exchange(Method::GET, &url, &headers, "").await;
+            if upstreams.is_ok_and(|upstreams| upstreams.body.contains("approved_hash")) {
+                return;
+            }
+            tokio::time::sleep(Duration::from_millis(50)).await;
+        }
+        panic!("no change is held back: {}", self.riglm.process.output());
+    }
+
     /// Starts a proxy in front of servers, with a connected client of this name.
     async fn start(
         folder: TempDir,
@@ -146,12 +171,11 @@ impl Scene {
 
     /// Runs a part of the script on the scene, and fails with everything that it found.
     async fn check(mut self, part: &str, more: &Value) {
-        let token = std::fs::read_to_string(self.folder.path().join("control.token"));
         let mut scene = json!({
             "part": part,
             "origin": self.origin,
             "mcp": self.riglm.url.as_str(),
-            "token": token.expect("there is a token").trim(),
+            "token": self.token(),
             "reader": READER,
             "client": self.name,
             "session": self.client.session_id(),
@@ -266,10 +290,12 @@ async fn played_session() -> (Scene, Value) {
     scene.call("search_available_tools", words).await;
     scene.call(hidden, "{}").await;
     std::fs::write(changed, "").expect("a file can be written");
-    // Each connection starts the servers anew, so the next one lists changed tools.
+    // Each connection starts the servers anew, so the next one lists changed tools. The approved ones
+    // are shown meanwhile.
     let other = connect(&scene.riglm, "page-viewer").await;
     other.request(&request("1", "tools/list")).await;
     scene.others.push(other);
+    scene.wait_for_held_changes().await;
     let hidden = json!({"upstream": "work", "tool": "archive_project"});
     let facts = json!({
         "hidden": hidden,

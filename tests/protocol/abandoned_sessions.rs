@@ -308,7 +308,8 @@ async fn two_hundred_sessions_share_sixteen_processes() {
         for client in &clients {
             client.drop_streams();
         }
-        let cleaned = eventually(CLEANUP_DEADLINE, || servers().is_empty().then_some(())).await;
+        // One process that was only looked at waits for the next session.
+        let cleaned = eventually(CLEANUP_DEADLINE, || (servers().len() <= 1).then_some(())).await;
         assert!(
             cleaned.is_some(),
             "processes of sessions that have ended stay"

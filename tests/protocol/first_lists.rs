@@ -12,6 +12,7 @@ use riglm_tests::messages::{call, initialize, request};
 use riglm_tests::modern::Meta;
 use riglm_tests::process::{command, eventually};
 use riglm_tests::riglm::{Options, rows, serve_command};
+use serde_json::Value;
 use tempfile::TempDir;
 
 use crate::answers;
@@ -284,6 +285,70 @@ async fn definitions_that_changed_while_the_proxy_was_down_replace_the_known_one
 }
 
 #[tokio::test]
+async fn the_client_of_an_only_server_is_answered_from_what_is_known() {
+    for strategy in ["none", "prediction"] {
+        an_only_server_is_answered_for(strategy).await;
+    }
+}
+
+async fn an_only_server_is_answered_for(strategy: &str) {
+    let folder = TempDir::new().expect("a temporary folder can be made");
+    let (gate, listing) = (
+        folder.path().join("gate"),
+        folder.path().join("listing.json"),
+    );
+    let list = |name: &str| {
+        let text = format!(r#"[{{"name":"{name}","inputSchema":{{"type":"object"}}}}]"#);
+        std::fs::write(&listing, text).expect("the listing can be written");
+    };
+    let start = async || {
+        let gate = gate.display().to_string();
+        let only = server("a").listing(&listing).argument("--gate", gate);
+        let proxy = proxy().server(&only).strategy(strategy);
+        proxy.with_control().start_in(folder.path()).await
+    };
+    list("before");
+    std::fs::write(&gate, "").expect("the gate can be opened");
+    let mut proxy = start().await;
+    let (live, _) = first_answers(&proxy.riglm.client(answers())).await;
+    first_modern_answers(&RawClient::modern(&proxy.riglm.url)).await;
+    let is_known = || {
+        let output = proxy.riglm.process.output();
+        output.contains(" is available: ").then_some(())
+    };
+    assert!(eventually(AT_ONCE * 10, is_known).await.is_some());
+    proxy.riglm.stop().await;
+    std::fs::remove_file(&gate).expect("the gate can be closed");
+    list("after");
+    let mut proxy = start().await;
+    let client = proxy.riglm.client(answers());
+    let (known, took) = first_answers(&client).await;
+    assert!(took < AT_ONCE, "{took:?}");
+    let tools = |list: &str| -> Value {
+        let list: Value = serde_json::from_str(list).expect("a list is JSON");
+        list["result"]["tools"].clone()
+    };
+    assert_eq!(tools(&known), tools(&live));
+    let modern = RawClient::modern(&proxy.riglm.url);
+    let (known, took) = first_modern_answers(&modern).await;
+    assert!(took < AT_ONCE, "{took:?}");
+    assert!(
+        known.contains("\"before\"") && known.contains("\"ttlMs\":0"),
+        "{known}"
+    );
+    std::fs::write(&gate, "").expect("the gate can be opened");
+    client
+        .method_after(0, "notifications/tools/list_changed", 1)
+        .await;
+    let now = client.request(&request("2", "tools/list")).await.text;
+    assert!(
+        now.contains("\"after\"") && !now.contains("\"before\""),
+        "{now}"
+    );
+    proxy.riglm.stop().await;
+}
+
+#[tokio::test]
 async fn what_is_known_of_another_server_does_not_count() {
     let folder = TempDir::new().expect("a temporary folder can be made");
     let start = async |n_tools| {
@@ -301,11 +366,104 @@ async fn what_is_known_of_another_server_does_not_count() {
     proxy.riglm.stop().await;
 }
 
-/// Prints the median and the longest time of first answers from the second start on. The bounds are
-/// generous, for a busy machine; on a quiet one the answers over HTTP take less than 250 ms.
+/// A program of the shell that answers the requests whose methods have a pattern, each time with the
+/// next of these results, and nothing else.
+fn scripted(folder: &Path, name: &str, answers: &[(&str, &str)]) -> String {
+    let cases = answers.iter().enumerate().map(|(n, (method, result))| {
+        let answer = format!(r#"{{"jsonrpc":"2.0","id":%s,"result":{result}}}"#);
+        format!("*\"{method}\"*) printf '{answer}\\n' \"$id\";;\n# {n}\n")
+    });
+    let script = format!(
+        "echo started >> {name}.starts\nwhile read -r line; do\n\
+         id=$(printf %s \"$line\" | sed -E 's/.*\"id\":(\"[^\"]*\"|[0-9]+).*/\\1/')\n\
+         case \"$line\" in\n{}esac\ndone\n",
+        cases.collect::<String>()
+    );
+    let file = folder.join(format!("{name}.sh"));
+    std::fs::write(&file, script).expect("the script can be written");
+    let command = serde_json::json!(["sh", file]);
+    let folder = serde_json::json!(folder);
+    format!("[upstreams.{name}]\ncommand = {command}\ncwd = {folder}\n")
+}
+
+#[tokio::test]
+async fn servers_that_answer_only_some_requests_change_nothing_for_others() {
+    let folder = TempDir::new().expect("a temporary folder can be made");
+    let discovered = r#"{"resultType":"complete","supportedVersions":["2026-07-28"],"capabilities":{"tools":{}},"ttlMs":0,"cacheScope":"private"}"#;
+    let agreed = r#"{"protocolVersion":"2025-11-25","capabilities":{"tools":{}},"serverInfo":{"name":"s","version":"1"}}"#;
+    let tools =
+        r#"{"resultType":"complete","tools":[{"name":"t","inputSchema":{"type":"object"}}]}"#;
+    let partial = [
+        scripted(
+            folder.path(),
+            "discovery",
+            &[("server/discover", discovered)],
+        ),
+        scripted(folder.path(), "lists", &[("tools/list", tools)]),
+        scripted(folder.path(), "once", &[("initialize", agreed)]),
+        scripted(folder.path(), "silent", &[]),
+    ];
+    let configuration = "limits.first_wait = \"1500ms\"\nlimits.handshake_timeout = \"3s\"\n";
+    let proxy = proxy()
+        .configuration(configuration)
+        .server(&server("able").tools(N_TOOLS))
+        .configuration(&partial.concat())
+        .strategy("prediction")
+        .start_in(folder.path())
+        .await;
+    let client = proxy.riglm.client(answers());
+    for _ in 0..2 {
+        let (list, took) = first_answers(&client).await;
+        assert!(took < AT_ONCE * 2, "{took:?}");
+        assert_eq!(n_of(&list, "able"), N_TOOLS, "{list}");
+    }
+    let modern = RawClient::modern(&proxy.riglm.url);
+    let (list, took) = first_modern_answers(&modern).await;
+    assert!(took < AT_ONCE * 2, "{took:?}");
+    assert_eq!(n_of(&list, "able"), N_TOOLS, "{list}");
+    let answer = client.request(&call("3", "able__tool-000", "{}")).await;
+    assert!(answer.text.contains("ran tool-000"), "{}", answer.text);
+}
+
+/// Prints how long two hundred servers need to start.
+#[tokio::test]
+#[ignore = "needs a minute"]
+async fn two_hundred_servers_start_once_and_keep_no_client_waiting() {
+    const N_SERVERS: usize = 200;
+    let folder = TempDir::new().expect("a temporary folder can be made");
+    let starts = folder.path().join("starts");
+    let counted = |n: usize| {
+        let server = server(&format!("s{n}")).tools(5);
+        server.after(&format!("echo started >> '{}'", starts.display()))
+    };
+    let proxy = (0..N_SERVERS).fold(proxy(), |proxy, n| proxy.server(&counted(n)));
+    let proxy = proxy.configuration("limits.first_wait = \"1500ms\"\n");
+    let begun = Instant::now();
+    let proxy = proxy.strategy("prediction").start_in(folder.path()).await;
+    let client = proxy.riglm.client(answers());
+    let (_, took) = first_answers(&client).await;
+    println!("the first list came after {took:?}");
+    assert!(took < AT_ONCE * 5, "{took:?}");
+    let are_up = || {
+        let output = proxy.riglm.process.output();
+        (output.matches(" is available: ").count() == N_SERVERS).then_some(())
+    };
+    assert!(eventually(Duration::from_mins(2), are_up).await.is_some());
+    println!("all servers were available after {:?}", begun.elapsed());
+    let (list, took) = first_answers(&proxy.riglm.client(answers())).await;
+    println!("the list of the next session came after {took:?}");
+    assert!(list.contains("tools"), "{list}");
+    let n_starts = std::fs::read_to_string(&starts).expect("servers were started");
+    assert_eq!(n_starts.lines().count(), N_SERVERS);
+}
+
+/// Prints the median and the longest time of first answers from the second start on, and of the way
+/// from the start of the program of a client to its list. Agents wait that long for their servers:
+/// codex one second over HTTP, Claude Code two, cline two and a half over standard input (measured on
+/// 2026-11-28 with codex 0.169.0, Claude Code 2.1.328, cline 3.0.65).
 #[tokio::test]
 #[ignore = "needs two minutes"]
-async fn first_answers_are_measured() {
+async fn agents_of_little_patience_find_the_tools() {
     const N_RUNS: usize = 20;
     let servers = Servers::new();
     servers.learn("prediction").await;
@@ -313,52 +471,58 @@ async fn first_answers_are_measured() {
     let options = Options::with_configuration(
         &std::fs::read_to_string(servers.data_dir().join("test.toml")).expect("it was written"),
     );
-    let mut worst = Vec::new();
-    for way in ["http", "http, 2026-07-28", "--stdio", "connect"] {
+    let mut late = Vec::new();
+    for (way, patience_ms) in [
+        ("http", 1_000),
+        ("http, 2026-07-28", 2_000),
+        ("--stdio", 2_500),
+        ("connect", 2_500),
+    ] {
         let mut times = Vec::new();
+        let mut n_found = 0;
         for _ in 0..N_RUNS {
-            if way == "--stdio" {
-                let serve = serve_command(
-                    &Upstream::from_configuration(),
-                    &servers.data_dir(),
-                    &options,
-                    &["--stdio"],
-                );
-                let client = RawClient::stdio(serve, answers());
-                times.push(first_answers(&client).await.1);
-                client.close_input().await;
-                continue;
+            let mut proxy = None;
+            if way != "--stdio" {
+                proxy = Some(servers.start("prediction").await);
             }
-            let mut proxy = servers.start("prediction").await;
-            times.push(match way {
-                "http" => first_answers(&proxy.riglm.client(answers())).await.1,
-                "connect" => {
+            let begun = Instant::now();
+            let client = match (&proxy, way) {
+                (Some(proxy), "connect") => {
                     let url = proxy.riglm.url.as_str();
                     let mut bridge = command(binary::riglm(), &["connect", "--url", url]);
                     bridge.arg("--data-dir").arg(servers.data_dir());
-                    let client = RawClient::stdio(bridge, answers());
-                    first_answers(&client).await.1
+                    RawClient::stdio(bridge, answers())
                 }
-                _ => {
-                    first_modern_answers(&RawClient::modern(&proxy.riglm.url))
-                        .await
-                        .1
+                (Some(proxy), "http") => proxy.riglm.client(answers()),
+                (Some(proxy), _) => RawClient::modern(&proxy.riglm.url),
+                (None, _) => {
+                    let upstream = Upstream::from_configuration();
+                    let data = servers.data_dir();
+                    RawClient::stdio(
+                        serve_command(&upstream, &data, &options, &["--stdio"]),
+                        answers(),
+                    )
                 }
-            });
-            proxy.riglm.stop().await;
+            };
+            let (list, took) = match way {
+                "http, 2026-07-28" => first_modern_answers(&client).await,
+                _ => first_answers(&client).await,
+            };
+            let has_tools = list.contains("docs__") && begun.elapsed().as_millis() < patience_ms;
+            n_found += usize::from(has_tools);
+            times.push(took);
+            client.close_input().await;
+            if let Some(mut proxy) = proxy {
+                proxy.riglm.stop().await;
+            }
         }
         times.sort_unstable();
         let (median, longest) = (times[N_RUNS / 2], times[N_RUNS - 1]);
-        println!("{way}: median {median:?}, longest {longest:?}");
-        worst.push((way, longest));
+        println!("{way}: median {median:?}, longest {longest:?}; found by {n_found} of {N_RUNS}");
+        // Other tests run at the same time.
+        if n_found + 2 < N_RUNS {
+            late.push(way);
+        }
     }
-    for (way, longest) in worst {
-        // The time over standard input has the start of the program in it.
-        let bound = if matches!(way, "--stdio" | "connect") {
-            10
-        } else {
-            3
-        };
-        assert!(longest < Duration::from_secs(bound), "{way}: {longest:?}");
-    }
+    assert!(late.is_empty(), "{late:?}");
 }

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use serde_json::Value;
 
 /// The crates of the workspace, each with the workspace crates that it may depend on.
-const ALLOWED_DEPENDENCIES: [(&str, &[&str]); 16] = [
+const ALLOWED_DEPENDENCIES: [(&str, &[&str]); 17] = [
     ("riglm-domain", &[]),
     ("riglm-ports", &["riglm-domain"]),
     ("riglm-discovery", &["riglm-ports", "riglm-domain"]),
@@ -25,8 +25,14 @@ const ALLOWED_DEPENDENCIES: [(&str, &[&str]); 16] = [
     ),
     (
         "riglm-adapters-mcp",
-        &["riglm-app", "riglm-ports", "riglm-domain"],
+        &[
+            "riglm-adapters-programs",
+            "riglm-app",
+            "riglm-ports",
+            "riglm-domain",
+        ],
     ),
+    ("riglm-adapters-programs", &["riglm-ports", "riglm-domain"]),
     (
         "riglm-adapters-http",
         &["riglm-app", "riglm-discovery", "riglm-domain"],

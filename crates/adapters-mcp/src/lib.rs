@@ -4,7 +4,6 @@
 //! message passes through a typed model on its way. This crate depends on the application, the
 //! ports and the domain, and on no database.
 
-mod compact;
 pub mod downstream;
 mod trace_headers;
 pub mod upstream;

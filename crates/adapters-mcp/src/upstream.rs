@@ -8,23 +8,15 @@ mod config;
 mod credentials;
 mod detect;
 pub mod era;
-pub mod guard;
 mod http;
-pub mod huge_pages;
-mod limits;
-pub mod pool;
-mod process_group;
 mod programs;
 pub mod shared;
-mod skipped_output;
 mod sse;
-mod stdio;
 
 use std::path::Path;
 use std::sync::Arc;
 
 use riglm_domain::id::UpstreamName;
-use riglm_ports::upstream::{UpstreamConnector, UpstreamEvents, UpstreamLink};
 use url::Url;
 use validator::Validate;
 
@@ -33,19 +25,14 @@ pub use credentials::login::{LoginError, login};
 pub use credentials::section::{CredentialsType, OAuthGrant, UpstreamCredentials};
 pub use credentials::store::CredentialStoreError;
 pub use detect::DetectConnector;
-pub use guard::Guard;
 pub use http::HttpConnector;
-pub use limits::{Patience, UpstreamLimits};
 pub use programs::Programs;
+pub use riglm_adapters_programs::guard::Guard;
+pub use riglm_adapters_programs::{
+    Connector, FailureLog, Patience, StartGate, StartTime, StdioConnector, UpstreamLimits, guard,
+    huge_pages, pool,
+};
 pub use sse::SseConnector;
-pub use stdio::{FailureLog, StartGate, StartTime, StdioConnector};
-
-/// A connector of any kind.
-type Connector = Arc<dyn UpstreamConnector>;
-/// The receiver of a connection.
-type Events = Arc<dyn UpstreamEvents>;
-/// A connection of any kind.
-type Link = Arc<dyn UpstreamLink>;
 
 /// Returns the connector for `config`. `guard` kills the child processes if the proxy dies, and
 /// obtained tokens are stored under `data_dir`.
@@ -58,7 +45,7 @@ pub fn connector(
     config: &UpstreamConfig,
     guard: Option<Arc<Guard>>,
     data_dir: &Path,
-) -> Result<Arc<dyn UpstreamConnector>, UpstreamConfigError> {
+) -> Result<Connector, UpstreamConfigError> {
     config.validate()?;
     let programs = Programs::new(guard);
     if let Some(program) = programs.stdio_connector(&name, config) {

@@ -178,14 +178,11 @@ impl Safeguards {
         if let Some(budgets) = &self.budgets {
             budgets.admit(call)?;
         }
-        let result_cache = self.result_cache.as_deref();
-        let begun = result_cache.map(|result_cache| result_cache.begin(call, traits.effect));
-        let (known, trace) = match begun {
-            Some(CacheLookup::Known(result, notice)) => (Some((result, notice)), CacheEffect::None),
-            Some(CacheLookup::Goes(trace)) => (None, trace),
-            None => (None, CacheEffect::None),
+        let lookup = match &self.result_cache {
+            Some(result_cache) => result_cache.begin(call, traits.effect),
+            None => CacheLookup::Goes(CacheEffect::None),
         };
-        let limiter = self.limiter.as_ref().filter(|_| known.is_none());
+        let limiter = (self.limiter.as_ref()).filter(|_| matches!(lookup, CacheLookup::Goes(_)));
         // The limits come last: a call that is refused or cached must not count.
         let limits = limiter.map(|limiter| limiter.admit(call, &traits.limits));
         let limits = limits.transpose()?;
@@ -193,12 +190,12 @@ impl Safeguards {
         if let Some(diminishing_returns) = &self.diminishing_returns {
             diminishing_returns.record_call(call, traits.is_search);
         }
-        Ok(match known {
-            Some((known, notice)) => {
+        Ok(match lookup {
+            CacheLookup::Known(known, notice) => {
                 let given = self.result_for_client(call, &traits, &known, Some(notice));
                 Admission::Known(given.unwrap_or_else(|| known.to_string()))
             }
-            None => Admission::Goes(Permit::new(limits, trace, traits)),
+            CacheLookup::Goes(trace) => Admission::Goes(Permit::new(limits, trace, traits)),
         })
     }
 
@@ -252,9 +249,8 @@ impl Safeguards {
         at: Instant,
     ) -> HashMap<ToolRef, Duration> {
         let limiter = self.limiter.as_deref();
-        limiter.map_or_else(HashMap::new, |limiter| {
-            limiter.rate_limited_tools(catalog, whose, at)
-        })
+        let found = limiter.map(|limiter| limiter.rate_limited_tools(catalog, whose, at));
+        found.unwrap_or_default()
     }
 
     /// Records the result of a call, which is JSON text.
@@ -302,8 +298,7 @@ impl Safeguards {
     ) -> Option<String> {
         let budgets = self.budgets.as_deref();
         let budget = budgets.and_then(|budgets| budgets.record_result(call, given));
-        let notices = notices.into_iter().chain([budget]);
-        let notices: Vec<Notice> = notices.flatten().collect();
+        let notices: Vec<Notice> = notices.into_iter().chain([budget]).flatten().collect();
         notice::with_notices(given, &notices, self.notices)
     }
 
@@ -374,21 +369,15 @@ fn earlier_or_new<T>(
 
 /// Returns the tool patterns of the enabled safeguards with their configuration keys.
 fn unmatched_patterns(config: &SafeguardsConfig) -> Vec<UnmatchedPatterns> {
-    let of = |is_on: bool, patterns: &[NamePattern], key| {
-        let all = patterns.iter().cloned().enumerate();
-        is_on.then(|| UnmatchedPatterns::of(all.collect(), key))
+    let of = |is_on: bool, patterns: &[NamePattern], key: &str| {
+        let all = (patterns.iter()).map(|pattern| (key.to_owned(), pattern.clone()));
+        is_on.then(|| UnmatchedPatterns::of(all.collect()))
     };
     let (cache, long, searches) = (&config.result_cache, &config.long_results, &config.searches);
     let patterns = [
-        of(cache.enabled, &cache.tools, |_| {
-            "safeguards.result_cache.tools".into()
-        }),
-        of(long.is_on(), &long.except, |_| {
-            "safeguards.long_results.except".into()
-        }),
-        of(searches.enabled, &searches.tools, |_| {
-            "safeguards.searches.tools".into()
-        }),
+        of(cache.enabled, &cache.tools, "result_cache.tools"),
+        of(long.is_on(), &long.except, "long_results.except"),
+        of(searches.enabled, &searches.tools, "searches.tools"),
     ];
     patterns.into_iter().flatten().collect()
 }

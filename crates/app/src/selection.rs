@@ -39,7 +39,6 @@ mod versioned_options;
 mod warnings;
 mod write_gating;
 
-use std::collections::HashSet;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
@@ -233,23 +232,15 @@ impl ListFilter {
         tools: &[ToolName],
     ) -> Vec<usize> {
         let choice = self.state.choice.load();
-        let ListChoice::Names(policy) = &**choice else {
-            return Vec::new();
-        };
-        if self.is_paused() {
-            return Vec::new();
+        if let ListChoice::Names(policy) = &**choice
+            && !self.is_paused()
+            && let Selection::Without(mut hidden) = policy.select(context, tools)
+        {
+            hidden.retain(|position| *position < tools.len());
+            hidden.sort_unstable();
+            hidden.dedup();
+            return hidden;
         }
-        match policy.select(context, tools) {
-            Selection::All => Vec::new(),
-            Selection::Without(positions) => {
-                let mut seen = HashSet::new();
-                let mut hidden: Vec<usize> = positions
-                    .into_iter()
-                    .filter(|position| *position < tools.len() && seen.insert(*position))
-                    .collect();
-                hidden.sort_unstable();
-                hidden
-            }
-        }
+        Vec::new()
     }
 }

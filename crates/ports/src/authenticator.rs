@@ -29,8 +29,7 @@ pub trait Authenticator: Send + Sync + fmt::Debug {
     fn authenticate(&self, bearer: Option<&str>) -> Option<Principal>;
 
     /// Returns a future that completes as soon as `bearer` is no longer valid or belongs to another
-    /// principal; at once if that is already so. Connections that were opened with the key end with
-    /// it. The future of an implementation whose keys never change never completes.
+    /// principal. Connections that were opened with the key end with it.
     fn revocation(&self, _bearer: Option<&str>) -> Revocation {
         Box::pin(std::future::pending())
     }

@@ -141,12 +141,10 @@ impl ScoreResponse {
         if n != expected {
             return invalid(format!("{n} scores for {expected} tools"));
         }
-        let bad = (self.scores.iter()).position(|score| !score.is_finite() || *score < 0.0);
-        if let Some(at) = bad {
-            let score = self.scores[at];
-            return invalid(format!(
-                "scores[{at}] is {score}, not a finite number from 0 on"
-            ));
+        let mut scores = self.scores.iter().enumerate();
+        if let Some((at, score)) = scores.find(|(_, score)| !score.is_finite() || **score < 0.0) {
+            let what = format!("scores[{at}] is {score}, not a finite number from 0 on");
+            return invalid(what);
         }
         if let Some((at, _)) = self.reasons.range(expected..).next() {
             return invalid(format!("reasons names tool {at} of {expected}"));

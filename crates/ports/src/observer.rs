@@ -208,14 +208,12 @@ impl<'a> EventOrigin<'a> {
 
 impl From<SessionKey> for EventOrigin<'_> {
     fn from(session: SessionKey) -> Self {
-        let (connection, work_session) = match session {
-            SessionKey::Connection(id) => (Some(id), None),
-            SessionKey::Work(id) => (None, Some(id)),
-        };
-        Self {
-            principal: None,
-            connection,
-            work_session,
+        match session {
+            SessionKey::Connection(id) => Self::default().with_connection(id),
+            SessionKey::Work(id) => Self {
+                work_session: Some(id),
+                ..Self::default()
+            },
         }
     }
 }

@@ -150,16 +150,12 @@ impl UpstreamError {
             let text: String = serde_json::from_str(member(error, "message")?).ok()?;
             // Redact before truncating: a truncated secret would not be recognized.
             let text = redact_text(&text, usize::MAX);
-            Some(format!(
-                "{} (code {})",
-                excerpt(&text, MAX_SAID),
-                excerpt(code, MAX_CODE)
-            ))
+            let (text, code) = (excerpt(&text, MAX_SAID), excerpt(code, MAX_CODE));
+            Some(format!("{text} (code {code})"))
         };
+        let reason = error.and_then(said);
         Self::Refused {
-            reason: error
-                .and_then(said)
-                .unwrap_or_else(|| "its answer is neither a result nor an error".into()),
+            reason: reason.unwrap_or_else(|| "its answer is neither a result nor an error".into()),
         }
     }
 
@@ -175,15 +171,7 @@ impl UpstreamError {
             } => "check the path of its `url`: there may be no MCP server at this address",
             Self::Status { status: 500.. } => "check the log of the server",
             Self::Garbled { .. } => "check its `url` or `command`: it may not be an MCP server",
-            Self::Unauthorized { .. }
-            | Self::Busy { .. }
-            | Self::Lost { .. }
-            | Self::SessionExpired
-            | Self::Status { .. }
-            | Self::Refused { .. }
-            | Self::TooLarge { .. }
-            | Self::TooDeep { .. }
-            | Self::NoAnswer => return None,
+            _ => return None,
         })
     }
 
@@ -273,17 +261,6 @@ pub struct Exchange {
     pub on_its_way: BoxedWork,
 }
 
-impl Exchange {
-    /// Returns an exchange that is already complete.
-    #[must_use]
-    pub fn already_complete() -> Self {
-        Self {
-            run: Box::pin(std::future::ready(())),
-            on_its_way: Box::pin(std::future::ready(())),
-        }
-    }
-}
-
 impl fmt::Debug for Exchange {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("Exchange(..)")
@@ -303,13 +280,11 @@ pub enum SendOutcome {
 /// The sending half of one connection.
 #[async_trait]
 pub trait UpstreamLink: Send + Sync + fmt::Debug {
-    /// Sends a message with its original bytes.
+    /// Sends a message with its original bytes, in the order that the module promises.
     ///
     /// The answer to a request, or [`UpstreamEvents::on_unanswered`], follows as an event. For
     /// notifications and responses this returns when the server has accepted the message, so that
-    /// messages sent afterwards are processed later. Messages of one caller reach the server in the
-    /// order of the calls, if the caller waits for [`Exchange::on_its_way`] of each exchange.
-    /// Dropping the future never leaves half a message behind.
+    /// messages sent afterwards are processed later.
     ///
     /// # Errors
     ///
@@ -345,8 +320,7 @@ pub trait UpstreamLink: Send + Sync + fmt::Debug {
 #[async_trait]
 pub trait UpstreamEvents: Send + Sync + fmt::Debug {
     /// Receives a message. `related` is the request on whose stream it arrived, if the transport
-    /// has such streams. Messages of one stream are reported one after the other, in the order of
-    /// their arrival; the next one waits until this returns.
+    /// has such streams. The next message of the stream waits until this returns.
     async fn on_message(&self, message: Message, related: Option<RequestId>);
 
     /// Reports that a sent request will get no answer.

@@ -23,8 +23,8 @@ pub(crate) struct UpstreamList {
 pub(crate) struct UpstreamView {
     /// Name of the upstream.
     name: String,
-    /// State: `available`, `unavailable` after a failed attempt to reach it, `unused` before the
-    /// first attempt.
+    /// State: `available`, `unavailable` after a failed attempt to reach it, `starting` during its
+    /// first start, `unused` before the first attempt.
     state: &'static str,
     /// Reason for being unavailable.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -38,6 +38,9 @@ pub(crate) struct UpstreamView {
     left_out: u64,
     /// The tools that it listed last; `null` until a complete list was seen.
     tool_set: Option<ToolSetView>,
+    /// Numbers of tools by the revision of the client, if they are other tools.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    tools_by_era: Option<ToolsByEra>,
     /// Changes of its tools that wait for approval, by tool name. Empty if changes need no
     /// approval.
     held: Vec<HeldView>,
@@ -85,6 +88,15 @@ pub(crate) struct ToolSetView {
     changes: u64,
 }
 
+/// The tools of an upstream that shows clients of one era other tools than those of the other.
+#[derive(Debug, Serialize, ToSchema)]
+pub(crate) struct ToolsByEra {
+    /// Number of tools for clients of revisions up to 2025-11-25.
+    legacy: u64,
+    /// Number of tools for clients of revision 2026-07-28.
+    modern: u64,
+}
+
 /// List the upstreams with their state.
 #[utoipa::path(
     get, path = "/upstreams", operation_id = "listUpstreams", tag = "observing", security(("token" = ["read"])),
@@ -119,6 +131,10 @@ fn view(state: UpstreamState) -> UpstreamView {
             tools: seen.n_tools as u64,
             since: seen.since,
             changes: seen.n_changes,
+        }),
+        tools_by_era: (state.tools_by_era).map(|(legacy, modern)| ToolsByEra {
+            legacy: legacy as u64,
+            modern: modern as u64,
         }),
         held: state.held.into_iter().map(Into::into).collect(),
     }

@@ -20,8 +20,6 @@ pub(super) fn unreadable(error: MessageError) -> (RpcError, Option<RequestId>) {
 
 /// Returns the error for a message over the size limit.
 pub(super) fn too_large(limit: usize) -> RpcError {
-    RpcError::new(
-        RpcErrorCode::InvalidRequest,
-        format!("message is larger than {limit} bytes"),
-    )
+    let text = format!("message is larger than {limit} bytes");
+    RpcError::new(RpcErrorCode::InvalidRequest, text)
 }

@@ -1,6 +1,5 @@
 //! A client over standard input and output: one message per line, until the input ends.
 
-use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -12,6 +11,7 @@ use riglm_domain::mcp::message::{Message, RequestId};
 use riglm_domain::mcp::protocol::Transport;
 use riglm_domain::mcp::rpc_error::RpcError;
 use riglm_ports::downstream::{ClientLink, Route};
+use riglm_ports::upstream::BoxedWork;
 use tokio::io::{AsyncBufRead, AsyncBufReadExt, AsyncRead, AsyncWrite, AsyncWriteExt, BufReader};
 use tokio::sync::mpsc;
 use tokio::time::Instant;
@@ -23,9 +23,6 @@ use super::refusal::{too_large, unreadable};
 const QUEUE: usize = 64;
 // The time that a client has to read the remaining messages when its session ends.
 const LAST_READS: Duration = Duration::from_secs(5);
-
-/// The processing of one line of the client.
-type LineProcessing = Pin<Box<dyn Future<Output = ()> + Send>>;
 
 /// Serves one client until its input ends, the output breaks, the session ends, or `stop` is
 /// cancelled. Then it reads no more, requests in flight are answered within the drain limit, the
@@ -79,10 +76,8 @@ pub async fn serve(
         () = session.close_within(left.max(CLOSE_WITHIN)) => {}
         () = client.give_up_after(LAST_READS) => {}
     }
-    if tokio::time::timeout(LAST_READS, written.cancelled())
-        .await
-        .is_err()
-    {
+    let all_read = tokio::time::timeout(LAST_READS, written.cancelled()).await;
+    if all_read.is_err() {
         tracing::warn!("the client on stdio did not read the last answers");
     }
     read
@@ -95,7 +90,7 @@ async fn read_all(
     client: &Arc<StdioLink>,
     input: impl AsyncRead + Unpin,
     limit: impl Fn() -> usize,
-    taking: &mut Option<LineProcessing>,
+    taking: &mut Option<BoxedWork>,
 ) -> Result<(), StdioError> {
     let mut input = BufReader::with_capacity(64 << 10, input);
     while !session.is_closed() {
@@ -200,10 +195,9 @@ async fn write(
 ) {
     while let Some(message) = messages.recv().await {
         let mut written = write_line(&mut output, &message).await;
-        while written.is_ok() {
-            let Ok(message) = messages.try_recv() else {
-                break;
-            };
+        while written.is_ok()
+            && let Ok(message) = messages.try_recv()
+        {
             written = write_line(&mut output, &message).await;
         }
         let flushed = match written {

@@ -12,8 +12,8 @@ use serde::Deserialize;
 use validator::{Validate, ValidationError, ValidationErrors};
 
 use super::credentials::section::UpstreamCredentials;
-use super::limits::{Patience, UpstreamLimits};
-use super::stdio::StartTime;
+use riglm_adapters_programs::StartTime;
+use riglm_adapters_programs::{Patience, UpstreamLimits};
 use riglm_domain::mcp::header::PARAM_PREFIX;
 use riglm_domain::mcp::protocol::{Revision, Transport};
 

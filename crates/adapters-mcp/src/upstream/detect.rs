@@ -23,7 +23,7 @@ use tokio::sync::watch;
 use super::http::open_exchanges::cancelled_request;
 use super::http::{Endpoint, HttpConnector};
 use super::sse::SseConnector;
-use super::{Events, Link};
+use riglm_adapters_programs::{Events, Link};
 
 /// Statuses with which servers that support only HTTP+SSE answer the first POST.
 const NOT_STREAMABLE: [u16; 5] = [400, 404, 405, 406, 415];

@@ -15,6 +15,5 @@ mod options;
 mod tasks;
 
 pub use connector::EraConnector;
-pub(super) use detection::{has_method, is_modern_request};
 pub use modern_client::ModernClientLink;
 pub use options::BridgeOptions;

@@ -8,11 +8,11 @@ use parking_lot::Mutex;
 use riglm_domain::id::UpstreamName;
 use validator::Validate;
 
-use super::Connector;
 use super::config::{Isolation, UpstreamConfig, UpstreamConfigError};
-use super::guard::Guard;
-use super::pool::{PoolOptions, PooledConnector};
-use super::stdio::{StartGate, StartTime, StdioConnector};
+use riglm_adapters_programs::Connector;
+use riglm_adapters_programs::guard::Guard;
+use riglm_adapters_programs::pool::{PoolOptions, PooledConnector};
+use riglm_adapters_programs::{StartGate, StartTime, StdioConnector};
 
 /// Makes the connectors of upstreams whose programs start through one gate.
 #[derive(Debug)]

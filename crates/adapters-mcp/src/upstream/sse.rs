@@ -23,8 +23,8 @@ use url::Url;
 use super::http::Endpoint;
 use super::http::event_stream::{EventStream, payload};
 use super::http::reply::{self, BodyKind};
-use super::skipped_output::SkippedOutput;
 use crate::trace_headers::with_trace;
+use riglm_adapters_programs::SkippedOutput;
 
 /// Connects to one HTTP+SSE server. Every connection has its own event stream.
 #[derive(Debug)]

@@ -19,7 +19,7 @@ const LIST: &str = r#"{"jsonrpc":"2.0","id":5,"method":"tools/list","params":{}}
 /// A server that counts its starts, and answers each request with its number. `$before` runs first,
 /// `$handshakes` is the number of handshakes that it takes, others get an
 /// error or (`refusal=silence`) nothing. `$discovery` answers to
-/// `server/discover`: an `error`, a `result`, or nothing.
+/// `server/discover`: an `error`, a `result`, or nothing. Other results begin with `$tools`.
 const SERVER: &str = r#"
 echo start >> "$STARTS"; n=$(wc -l < "$STARTS"); eval "$before"; taken=0
 answer() { printf '{"jsonrpc":"2.0","id":%s,%s}\n' "$id" "$1"; }
@@ -38,7 +38,7 @@ while IFS= read -r line; do
         result) answer '"result":{"supportedVersions":["2026-07-28"],"capabilities":{},"process":'"$n"'}';;
       esac;;
     *'"name":"ask"'*) printf '{"jsonrpc":"2.0","id":"q","method":"roots/list"}\n';;
-    *) answer '"result":{"process":'"$n"'}';;
+    *) answer '"result":{'"$tools"'"process":'"$n"'}';;
   esac
 done
 "#;
@@ -245,6 +245,31 @@ async fn called_processes_end_with_their_connection() {
 }
 
 #[tokio::test]
+async fn processes_are_handed_over_after_calls_that_change_nothing() {
+    let tools = r#""tools":[{"name":"look","annotations":{"readOnlyHint":true}},{"name":"do"}],"#;
+    let scene = Scene::with(&[("tools", tools)], |_| {});
+    let call = |name: &str, more: &str| {
+        let params = format!(r#"{{"name":"{name}","arguments":{{}}{more}}}"#);
+        format!(r#"{{"jsonrpc":"2.0","id":6,"method":"tools/call","params":{params}}}"#)
+    };
+    let (session, _) = scene.session().await;
+    ask(&session, LIST).await;
+    session.close().await;
+    // The number of the process of each session; the last call ends it.
+    for (process, name, more) in [
+        ("1", "look", ""),
+        ("1", "look", r#","task":{}"#),
+        ("2", "do", ""),
+        ("3", "look", ""),
+    ] {
+        let (session, _) = scene.session().await;
+        assert_eq!(ask(&session, &call(name, more)).await, process, "{name}");
+        session.close().await;
+    }
+    assert_eq!(scene.n_starts(), 3);
+}
+
+#[tokio::test]
 async fn processes_with_requests_in_flight_are_not_handed_over() {
     let scene = Scene::with(&[("discovery", "")], |_| {});
     let (first, _) = scene.session().await;
@@ -273,9 +298,29 @@ async fn processes_stay_with_their_principal() {
     assert_eq!(open("local").await, "1");
     assert_eq!(open("alice").await, "1");
     assert_eq!(open("alice").await, "1");
+    // The newest is kept.
+    assert_eq!(open("bob").await, "2");
     assert_eq!(open("bob").await, "2");
     assert_eq!(open("local").await, "3");
-    assert_eq!(open("alice").await, "1");
+    assert_eq!(open("alice").await, "3");
+    assert_eq!(open("bob").await, "4");
+}
+
+#[tokio::test]
+async fn processes_stay_with_the_capabilities_of_their_client() {
+    let scene = Scene::new();
+    let open = async |capabilities: &str| {
+        let connection = scene.open().await;
+        let params = format!(r#""params":{{"capabilities":{capabilities}}}"#);
+        let process = ask(&connection, &INITIALIZE.replace(r#""params":{}"#, &params)).await;
+        connection.close().await;
+        process
+    };
+    assert_eq!(open("{}").await, "1");
+    assert_eq!(open("{}").await, "1");
+    assert_eq!(open(r#"{"roots":{}}"#).await, "2");
+    assert_eq!(open(r#"{"roots":{}}"#).await, "2");
+    assert_eq!(open("{}").await, "3");
 }
 
 #[tokio::test]
@@ -405,7 +450,7 @@ async fn a_missing_program_is_reported_for_the_first_message() {
 }
 
 #[tokio::test]
-async fn a_modern_session_of_a_legacy_server_uses_one_process() {
+async fn a_modern_session_of_a_legacy_server_uses_processes_by_its_capabilities() {
     let scene = Scene::new();
     let eras = scene.bridged(|_| {});
     // A check comes first, as at the start of the proxy.
@@ -418,18 +463,18 @@ async fn a_modern_session_of_a_legacy_server_uses_one_process() {
         .await
         .unwrap();
     session.event().await.text();
-    for (id, capabilities) in [(2, "{}"), (3, r#"{"roots":{}}"#), (4, "{}")] {
+    for (id, capabilities) in [(2, "{}"), (3, "{}"), (4, r#"{"roots":{}}"#)] {
         let list = modern(id, "tools/list", "", capabilities);
         session.send(&list).await.unwrap();
         assert_eq!(session.event().await.related_request(), Some(&number(id)));
     }
-    assert_eq!(scene.n_starts(), 1);
+    assert_eq!(scene.n_starts(), 2);
     // A process with calls stays with its capabilities.
-    let called = modern(5, "tools/call", r#""name":"t","#, "{}");
+    let called = modern(5, "tools/call", r#""name":"t","#, r#"{"roots":{}}"#);
     session.send(&called).await.unwrap();
     session.event().await.text();
     session
-        .send(&modern(6, "tools/list", "", r#"{"roots":{}}"#))
+        .send(&modern(6, "tools/list", "", "{}"))
         .await
         .unwrap();
     session.event().await.text();

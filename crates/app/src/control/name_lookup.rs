@@ -148,11 +148,8 @@ impl NameLookup {
     ///
     /// Returns [`UnknownName`] if there is none.
     pub async fn session(&self, id: &str) -> Result<NamedSession, UnknownName> {
-        if let Some(open) = self
-            .proxy
-            .as_ref()
-            .and_then(|proxy| proxy.session_named(id))
-        {
+        let proxy = self.proxy.as_ref();
+        if let Some(open) = proxy.and_then(|proxy| proxy.session_named(id)) {
             return Ok(open);
         }
         match self.queries.session(id).await? {

@@ -272,10 +272,7 @@ impl Queries {
         {
             return Ok(Some(SessionView::Work(session)));
         }
-        let of_transport = self
-            .proxy
-            .as_ref()
-            .and_then(|proxy| proxy.connection_of(id));
+        let of_transport = (self.proxy.as_ref()).and_then(|proxy| proxy.connection_of(id));
         let Some(id) = of_transport.or_else(|| id.parse().ok()) else {
             return Ok(None);
         };

@@ -74,6 +74,8 @@ pub(super) struct ClientContext {
     work: Mutex<Option<WorkSessionId>>,
     /// The tool lists that were shown to the client.
     listing: ListingState,
+    /// Held by each network connection of the client; `None` over a transport without them.
+    presence: OnceLock<Arc<()>>,
     /// Whether a request of a modern revision was received.
     is_modern: AtomicBool,
     /// Whether the upstreams are [aggregated](AggregationMode) as one server.
@@ -193,6 +195,7 @@ impl ClientContext {
             declaration: Mutex::default(),
             work: Mutex::default(),
             listing: ListingState::default(),
+            presence: OnceLock::new(),
             is_modern: AtomicBool::new(false),
             is_merged: AtomicBool::new(false),
             last_seen: Mutex::new(Instant::now()),
@@ -323,6 +326,19 @@ impl ClientContext {
     /// Returns the sequence number of the next call.
     pub(super) fn next_sequence(&self) -> u64 {
         self.n_calls.fetch_add(1, Ordering::Relaxed) + 1
+    }
+
+    /// Returns the token that each network connection of the client holds until its end.
+    pub(super) fn presence(&self) -> Arc<()> {
+        Arc::clone(self.presence.get_or_init(Arc::default))
+    }
+
+    /// Returns whether the client has called at most once and holds no connection any more, so that
+    /// it is not likely to come back.
+    pub(super) fn has_left(&self) -> bool {
+        let presence = self.presence.get();
+        presence.is_some_and(|presence| Arc::strong_count(presence) == 1)
+            && self.n_calls.load(Ordering::Relaxed) <= 1
     }
 
     /// Registers a sign of the client.

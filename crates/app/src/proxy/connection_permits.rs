@@ -4,6 +4,7 @@
 //! connection that has been idle for longest is closed at once. A connection in use is never
 //! closed.
 
+use std::cmp::Reverse;
 use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Weak};
@@ -232,6 +233,28 @@ impl ConnectionPermits {
             while self.is_changed.swap(false, Ordering::AcqRel) {
                 self.close_idle_connections();
             }
+        }
+    }
+
+    /// Closes the idle connections of clients that have left, except for the `n_kept` newest ones.
+    pub(super) fn close_left(&self, n_kept: usize) {
+        let holders: Vec<Arc<UpstreamSession>> = {
+            let state = self.state.lock();
+            let holders = state
+                .taken
+                .values()
+                .filter_map(|taken| taken.holder.as_ref());
+            holders.filter_map(Weak::upgrade).collect()
+        };
+        let left = holders
+            .into_iter()
+            .filter(|holder| holder.scope.client_context.has_left());
+        let mut idle: Vec<(Instant, Arc<UpstreamSession>)> = left
+            .filter_map(|holder| Some((holder.idle_since()?, holder)))
+            .collect();
+        idle.sort_by_key(|(since, _)| Reverse(*since));
+        for (_, holder) in idle.into_iter().skip(n_kept) {
+            holder.close_if_idle();
         }
     }
 

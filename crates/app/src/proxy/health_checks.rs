@@ -29,7 +29,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::list_kind::ListKind;
 use super::shared_state::SharedState;
-use super::upstream_cache::{CachedList, ListKey};
+use super::upstream_cache::{CachedList, ListKey, digest_of};
 use super::upstream_session::connection::answered_within;
 use super::upstream_set::UpstreamEntry;
 
@@ -192,8 +192,9 @@ async fn check(shared: &SharedState, entry: Arc<UpstreamEntry>) -> (Arc<Upstream
     let started_at = Instant::now();
     let was_down = entry.failure().is_some();
     let limits = shared.limits().clone();
+    let limit = limits.handshake_timeout;
     let checked = {
-        let asking = introduce(&entry, &principal, limits.handshake_timeout);
+        let asking = introduce(&entry, first_era(&entry), limit);
         tokio::pin!(asking);
         // After this time a server that is not just starting counts as late for fan-outs, but the
         // check continues.
@@ -210,19 +211,9 @@ async fn check(shared: &SharedState, entry: Arc<UpstreamEntry>) -> (Arc<Upstream
     let name = entry.name();
     let mut has_news = false;
     match checked {
-        Ok(Introduction {
-            era,
-            greeting,
-            lists,
-        }) => {
-            let era = entry.era_of(era);
-            entry.catalog.note_greeting(era, &greeting.0);
-            for (kind, list) in lists {
-                let key = ListKey::of_check(kind, era);
-                let known = entry.catalog.list(&key).map(|known| known.digest);
-                has_news |= known != Some(entry.catalog.remember(key, list).digest);
-            }
-            has_news |= was_down;
+        Ok(mut introduction) => {
+            has_news = was_down | introduction.remember(&entry);
+            let greeting = introduction.greeting;
             shared.store_knowledge(&entry).await;
             let description = greeting.description();
             let took_ms = started_at.elapsed().as_millis();
@@ -240,38 +231,77 @@ async fn check(shared: &SharedState, entry: Arc<UpstreamEntry>) -> (Arc<Upstream
     (entry, has_news)
 }
 
+/// Returns the era in which a server is asked first. Discovery finds out both eras with one start; it
+/// is not worth a try where nothing is started, or of a server that is known to be legacy only.
+fn first_era(entry: &UpstreamEntry) -> Era {
+    let is_legacy = !entry.tells_eras_apart() && entry.greeting(Era::Legacy).is_some();
+    if is_legacy || !entry.starts_processes() {
+        Era::Legacy
+    } else {
+        Era::Modern
+    }
+}
+
 /// The greeting of a server for clients of an era, and its lists.
 struct Introduction {
     era: Era,
+    /// The capabilities that the check declared.
+    capabilities: Arc<str>,
     greeting: Greeting,
     lists: Vec<(ListKind, CachedList)>,
 }
 
-/// Connects to an upstream, asks it who it is and what it lists, and closes the connection. `limit`
-/// is the time for the first answer of a server that runs, and for its lists together.
+impl Introduction {
+    /// Stores the answers. Returns whether the lists differ from what was known.
+    fn remember(&mut self, entry: &UpstreamEntry) -> bool {
+        let era = entry.era_of(self.era);
+        entry.catalog.note_greeting(era, &self.greeting.0);
+        let mut is_other = false;
+        for (kind, list) in std::mem::take(&mut self.lists) {
+            let of_check = ListKey::of_check(kind, era);
+            // It is the list of such a client, too.
+            let key = ListKey {
+                capabilities: digest_of(Some(&self.capabilities)),
+                ..of_check.clone()
+            };
+            let catalog = &entry.catalog;
+            let known = catalog.list(&key).or_else(|| catalog.list(&of_check));
+            catalog.remember(of_check, list.clone());
+            let list = catalog.remember(key, list);
+            is_other |= known.is_none_or(|known| known.digest != list.digest);
+        }
+        is_other
+    }
+}
+
+/// Connects to an upstream as a client of an era, asks it who it is and what it lists, and closes the
+/// connection. `limit` is the time for the first answer of a server that runs, and for its lists
+/// together.
 async fn introduce(
     entry: &UpstreamEntry,
-    principal: &Principal,
+    era: Era,
     limit: Duration,
 ) -> Result<Introduction, UpstreamError> {
     let answers = Arc::new(CheckEvents::default());
-    let connecting = entry.upstream.connector.connect(principal, answers.clone());
+    let principal = Principal::local();
+    let connecting = (entry.upstream.connector).connect(&principal, answers.clone());
     let connecting = tokio::time::timeout(limit, connecting).await;
     let link = connecting.unwrap_or(Err(UpstreamError::NoAnswer))?;
     // The guard closes the connection also if this future is dropped. A process must not outlive
     // its check.
-    // Discovery finds out both eras with one start. It is not worth a try where nothing is started.
-    let is_known = !entry.tells_eras_apart() && entry.greeting(Era::Legacy).is_some();
-    let is_legacy = is_known || !entry.starts_processes();
     let mut asking = Asking {
+        entry,
         link: ClosingLink(Some(Arc::clone(&link))),
         answers,
         n_asked: AtomicU64::new(0),
-        era: if is_legacy { Era::Legacy } else { Era::Modern },
+        era,
     };
     let greeted = answered_within(&*link, limit, asking.greet()).await;
     let greeted = greeted.unwrap_or(Err(UpstreamError::Unreachable {
-        reason: "no answer to the handshake",
+        reason: match link.time_to_start() {
+            Some(_) => "its program wrote nothing in its time to start (start_timeout)",
+            None => "no answer to the handshake",
+        },
     }));
     let introduced = match greeted {
         Ok(greeting) => {
@@ -286,6 +316,7 @@ async fn introduce(
             };
             Ok(Introduction {
                 era: asking.era,
+                capabilities: entry.catalog.capabilities(asking.era),
                 greeting,
                 lists,
             })
@@ -296,8 +327,9 @@ async fn introduce(
     introduced
 }
 
-/// A connection over which a check asks.
-struct Asking {
+/// A connection over which a check asks, in the name of the last client.
+struct Asking<'a> {
+    entry: &'a UpstreamEntry,
     link: ClosingLink,
     answers: Arc<CheckEvents>,
     n_asked: AtomicU64,
@@ -306,7 +338,7 @@ struct Asking {
     era: Era,
 }
 
-impl Asking {
+impl Asking<'_> {
     /// Asks the server who it is: by discovery, which the bridge answers for older servers, or else
     /// by a handshake.
     async fn greet(&mut self) -> Result<Greeting, UpstreamError> {
@@ -319,12 +351,11 @@ impl Asking {
         }
         let params = json!({
             "protocolVersion": Revision::NEWEST_LEGACY,
-            "capabilities": {},
             "clientInfo": client_info(),
         });
-        let answer = self
-            .request(method::INITIALIZE, &params.to_string())
-            .await?;
+        let declared = &self.entry.catalog.capabilities(Era::Legacy);
+        let params = with_member(&params.to_string(), "capabilities", declared);
+        let answer = self.request(method::INITIALIZE, &params).await?;
         let Some(result) = result_of(&answer) else {
             return Err(UpstreamError::from_refusal(&answer));
         };
@@ -371,10 +402,11 @@ impl Asking {
         }
         let meta = json!({
             PROTOCOL_VERSION: Revision::NEWEST_MODERN,
-            CLIENT_CAPABILITIES: {},
             CLIENT_INFO: client_info(),
         });
-        let params = with_member(&params.to_string(), "_meta", &meta.to_string());
+        let declared = &self.entry.catalog.capabilities(Era::Modern);
+        let meta = with_member(&meta.to_string(), CLIENT_CAPABILITIES, declared);
+        let params = with_member(&params.to_string(), "_meta", &meta);
         self.request(method, &params).await
     }
 

@@ -122,9 +122,7 @@ pub(super) fn notify_tools_changed(session: &Arc<ClientSession>, members: &[u64]
     let session = Arc::clone(session);
     crate::proxy::log_spans::spawn(async move {
         let routes = if session.client_context.is_initialized() {
-            session
-                .client_context
-                .note_change_notification(Instant::now());
+            (session.client_context).note_change_notification(Instant::now());
             vec![Route::Standalone]
         } else {
             let streams = only.tool_streams();

@@ -8,9 +8,8 @@ use riglm_domain::mcp::protocol::Era;
 use riglm_domain::mcp::trace_context::TraceContext;
 use riglm_ports::upstream::UpstreamError;
 
+use super::client_context::ClientContext;
 use super::list_kind::ListKind;
-use super::upstream_cache::digest_of;
-use crate::proxy::session::ClientSession;
 
 /// The reason why the list of an upstream is not available.
 #[derive(Clone, Debug, thiserror::Error)]
@@ -96,17 +95,14 @@ impl ListTemplate {
         message.with_trace(self.trace.clone())
     }
 
-    /// Returns a digest of the client's capabilities.
-    pub(super) fn capabilities(&self, session: &ClientSession) -> [u8; 8] {
+    /// Returns the capabilities of the client, as JSON text.
+    pub(super) fn capabilities(&self, client: &ClientContext) -> Option<String> {
         if self.era == Era::Modern {
             let key = riglm_domain::mcp::meta::CLIENT_CAPABILITIES;
-            return digest_of(edit::meta(&self.params, key));
+            return edit::meta(&self.params, key).map(str::to_owned);
         }
-        let initialize = session.client_context.handshake().initialize;
-        let params = initialize.as_ref().and_then(|message| {
-            let part = message.single()?;
-            message.params(part)
-        });
-        digest_of(params.and_then(|params| edit::member(params, "capabilities")))
+        let initialize = client.handshake().initialize?;
+        let params = initialize.params(initialize.single()?)?;
+        edit::member(params, "capabilities").map(str::to_owned)
     }
 }

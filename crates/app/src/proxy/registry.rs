@@ -453,6 +453,9 @@ impl Proxy {
         // checked here.
         for entry in &self.shared.upstreams.load().entries {
             entry.slots.free_idle_connections();
+            if entry.starts_processes() {
+                entry.slots.close_left(1);
+            }
         }
         let selection = &self.shared.selection;
         if selection.update_pause(self.shared.recorder.now()) {

@@ -127,6 +127,13 @@ impl ClientSession {
         let _ = self.transport_id.set(id.into());
     }
 
+    /// Returns a token. A transport holds it for each open network connection of the client; without
+    /// any, the client may have left for good.
+    #[must_use]
+    pub fn presence(&self) -> Arc<()> {
+        self.client_context.presence()
+    }
+
     /// Registers that the client loads tools on demand by itself. From then on its lists have all
     /// tools that are not hidden by name, with marks on the ones to load at once.
     pub fn note_loads_on_demand(&self) {

@@ -180,9 +180,7 @@ impl RunningJob {
             n_unanswered: 0,
         };
         let handler = Handler::Session(cancel);
-        session
-            .shared
-            .admit(&session.client_context, &new, handler)?;
+        (session.shared).admit(&session.client_context, &new, handler)?;
         Ok(Self {
             session: Arc::clone(session),
             id: request.id.clone(),

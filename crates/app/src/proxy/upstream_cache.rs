@@ -1,6 +1,6 @@
 //! The cache of one upstream: its handshake results and its last known lists.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -21,6 +21,8 @@ const MAX_LISTS: usize = 256;
 /// The maximum number of different client capabilities with a separate list, per principal and
 /// kind.
 const MAX_CAPABILITIES: usize = 4;
+/// The maximum size of capabilities that are kept, in bytes.
+const MAX_CAPABILITIES_BYTES: usize = 16 << 10;
 /// The maximum size of all lists in bytes. Beyond it, the principal with the most bytes loses a
 /// list.
 const MAX_BYTES: usize = 32 << 20;
@@ -44,19 +46,20 @@ pub(in crate::proxy) struct ListKey {
 }
 
 impl ListKey {
-    /// Returns the key of the list that a health check gets: of a client without capabilities.
+    /// Returns the key of the list that a health check gets.
     pub(in crate::proxy) fn of_check(kind: ListKind, era: Option<Era>) -> Self {
         Self {
             kind,
             principal: Principal::local(),
-            capabilities: digest_of(Some("{}")),
+            // Of no client.
+            capabilities: [0; 8],
             era,
         }
     }
 }
 
 /// One complete list of one upstream.
-#[derive(Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(in crate::proxy) struct CachedList {
     /// The SHA-256 of the entries, set when the list is stored.
     pub(in crate::proxy) digest: [u8; 32],
@@ -147,6 +150,8 @@ impl CachedList {
 pub(in crate::proxy) struct UpstreamCache {
     /// The results of handshakes and discovery, the newest first, with the era of the client.
     greetings: Mutex<Vec<(Option<Era>, Arc<str>)>>,
+    /// The capabilities of the last local client of each era, which checks declare.
+    capabilities: Mutex<Vec<(Era, Arc<str>)>>,
     lists: Mutex<Vec<(ListKey, Arc<CachedList>)>>,
     /// The keys of lists that come from an earlier process, until the server lists again.
     recalled: Mutex<Vec<ListKey>>,
@@ -169,14 +174,60 @@ impl UpstreamCache {
 
     /// Returns the last result of a handshake or of discovery that a client of this era may get.
     pub(in crate::proxy) fn greeting(&self, era: Option<Era>) -> Option<Arc<str>> {
+        self.greeting_where(era, |_| true)
+    }
+
+    /// Returns the last such result that answers what a client of the era `client` asks: a handshake
+    /// or discovery. The bridge may have translated the other one.
+    pub(in crate::proxy) fn greeting_for(&self, era: Option<Era>, client: Era) -> Option<Arc<str>> {
+        self.greeting_where(era, |hello| form_of(hello) == client)
+    }
+
+    fn greeting_where(
+        &self,
+        era: Option<Era>,
+        is_wanted: impl Fn(&str) -> bool,
+    ) -> Option<Arc<str>> {
         let greetings = self.greetings.lock();
-        let found = greetings.iter().find(|(of, _)| *of == era);
+        let mut greetings = greetings.iter();
+        let found = greetings.find(|(of, hello)| *of == era && is_wanted(hello));
         found.map(|(_, hello)| Arc::clone(hello))
     }
 
     /// Returns whether clients of the two eras are told apart.
     pub(in crate::proxy) fn tells_eras_apart(&self) -> bool {
         self.greetings.lock().iter().any(|(era, _)| era.is_some())
+    }
+
+    /// Stores the capabilities of a client of an era.
+    pub(in crate::proxy) fn note_capabilities(&self, era: Era, text: &str) {
+        let mut all = self.capabilities.lock();
+        all.retain(|(of, _)| *of != era);
+        if text.len() <= MAX_CAPABILITIES_BYTES {
+            all.push((era, text.into()));
+        }
+    }
+
+    /// Returns the capabilities of the last client of an era, as JSON text.
+    pub(in crate::proxy) fn capabilities(&self, era: Era) -> Arc<str> {
+        let all = self.capabilities.lock();
+        let found = all.iter().find(|(of, _)| *of == era);
+        found.map_or_else(|| "{}".into(), |(_, text)| Arc::clone(text))
+    }
+
+    /// Returns the numbers of tools for legacy and for modern clients, if they are other tools.
+    pub(in crate::proxy) fn tools_by_era(&self) -> Option<(usize, usize)> {
+        let lists = self.lists.lock();
+        let of_era = |era| {
+            let mut lists = lists.iter();
+            lists.find(|(key, _)| key.kind == ListKind::Tools && key.era == Some(era))
+        };
+        let names = |(_, list): &(ListKey, Arc<CachedList>)| -> BTreeSet<Box<str>> {
+            list.entries.iter().map(|entry| entry.key.clone()).collect()
+        };
+        let legacy = names(of_era(Era::Legacy)?);
+        let modern = names(of_era(Era::Modern)?);
+        (legacy != modern).then_some((legacy.len(), modern.len()))
     }
 
     /// Returns the last known list for this key.
@@ -209,10 +260,17 @@ impl UpstreamCache {
     pub(in crate::proxy) fn lasting_parts(&self) -> Vec<(String, String)> {
         let mut parts: Vec<(String, String)> = Vec::new();
         for (era, hello) in self.greetings.lock().iter() {
-            let part = format!("{GREETING}:{}", name_of(*era));
+            let form = name_of(Some(form_of(hello)));
+            let part = format!("{GREETING}:{}:{form}", name_of(*era));
             if parts.iter().all(|(known, _)| *known != part) {
                 parts.push((part, hello.to_string()));
             }
+        }
+        for (era, text) in self.capabilities.lock().iter() {
+            parts.push((
+                format!("{CAPABILITIES}:{}", name_of(Some(*era))),
+                text.to_string(),
+            ));
         }
         let local = Principal::local();
         for (key, list) in self.lists.lock().iter() {
@@ -238,10 +296,13 @@ impl UpstreamCache {
             _ => None,
         };
         if what == GREETING {
-            if self.greeting(era).is_none() {
+            if self.greeting_for(era, form_of(content)).is_none() {
                 self.note_greeting(era, content);
             }
             return;
+        }
+        if what == CAPABILITIES {
+            return era.map_or((), |era| self.note_capabilities(era, content));
         }
         let mut capabilities = [0; 8];
         let kind = ListKind::of_member(what);
@@ -296,6 +357,16 @@ impl UpstreamCache {
 
 /// The name of the parts with greetings.
 const GREETING: &str = "greeting";
+/// The name of the parts with capabilities of clients.
+const CAPABILITIES: &str = "capabilities";
+
+/// Returns the era of the clients that ask for such a result.
+fn form_of(greeting: &str) -> Era {
+    match edit::member(greeting, "protocolVersion") {
+        Some(_) => Era::Legacy,
+        None => Era::Modern,
+    }
+}
 
 fn name_of(era: Option<Era>) -> &'static str {
     match era {
@@ -511,6 +582,7 @@ mod tests {
         let known = UpstreamCache::default();
         known.note_greeting(Some(Era::Modern), r#"{"capabilities":{"n":1.0}}"#);
         known.note_greeting(Some(Era::Legacy), r#"{"capabilities":{}}"#);
+        known.note_capabilities(Era::Legacy, r#"{"roots":{}}"#);
         let mut list = CachedList::default();
         let page =
             r#"{"tools":[{"name":"a","n":1e3}, {"name":"b"}],"ttlMs":7,"cacheScope":"public"}"#;
@@ -524,7 +596,8 @@ mod tests {
         }
         recalled.recall("tools:modern:ff", "{}");
         recalled.recall("later:modern:0000000000000000", "{}");
-        assert_eq!(recalled.lasting_parts().len(), 3, "{recalled:?}");
+        assert_eq!(&*recalled.capabilities(Era::Legacy), r#"{"roots":{}}"#);
+        assert_eq!(recalled.lasting_parts().len(), 4, "{recalled:?}");
         assert_eq!(recalled.list(&key), Some(list));
         assert!(known.is_confirmed(&key) && !recalled.is_confirmed(&key));
         for era in [Era::Legacy, Era::Modern] {

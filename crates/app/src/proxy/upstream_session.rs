@@ -8,6 +8,7 @@ pub(super) mod connection;
 mod delivery;
 mod error_hints;
 mod intents;
+mod known_answers;
 mod message_depth;
 mod multi_round_calls;
 mod recorded_names;
@@ -60,7 +61,6 @@ const END_NOTICE_TIMEOUT: Duration = Duration::from_secs(1);
 #[derive(Debug)]
 pub(super) struct UpstreamSession {
     pub(super) scope: Arc<UpstreamScope>,
-    /// The tools of the upstream.
     pub(super) tools: Arc<UpstreamTools>,
     intents: Arc<IntentLayer>,
     authorization: CallAuthorization,
@@ -78,7 +78,7 @@ pub(super) struct UpstreamSession {
     /// The requests that wait for an answer.
     pub(super) state: Mutex<UpstreamRequests>,
     // Locked while the list is fetched from the upstream for all waiting requests.
-    fetching: tokio::sync::Mutex<()>,
+    fetching: Arc<tokio::sync::Mutex<()>>,
     is_closed: AtomicBool,
     // Cancelled when the upstream begins to end.
     pub(super) closing: CancellationToken,
@@ -121,7 +121,7 @@ impl UpstreamSession {
             waiting: WaitTimes::default(),
             connection,
             state: Mutex::default(),
-            fetching: tokio::sync::Mutex::new(()),
+            fetching: Arc::default(),
             is_closed: AtomicBool::new(false),
             closing: CancellationToken::new(),
             ended: CancellationToken::new(),

@@ -125,6 +125,9 @@ pub struct UpstreamState {
     pub n_left_out: u64,
     /// The set of tools that it listed last; `None` until a list was seen completely.
     pub tool_set: Option<SeenToolSet>,
+    /// The numbers of tools for clients of revisions with and without a handshake, if the server
+    /// shows them other tools.
+    pub tools_by_era: Option<(usize, usize)>,
     /// The tool changes that are held back.
     pub held: Vec<HeldChange>,
 }
@@ -206,7 +209,8 @@ impl UpstreamEntry {
 
     /// Returns the last known answer to a handshake or to discovery by clients of an era.
     pub(super) fn greeting(&self, client: Era) -> Option<Arc<str>> {
-        self.catalog.greeting(self.era_of(client))
+        let era = self.era_of(client);
+        (self.catalog.greeting_for(era, client)).or_else(|| self.catalog.greeting(era))
     }
 
     /// Returns whether a connection would start a process, so that sessions are answered from what is
@@ -410,7 +414,6 @@ impl UpstreamEntry {
         is_suspect || (!health.was_used && n_taken == 0)
     }
 
-    /// Returns the state of the upstream.
     pub(super) fn state(&self) -> UpstreamState {
         let health = self.health.lock().clone();
         UpstreamState {
@@ -424,6 +427,7 @@ impl UpstreamEntry {
             was_used: health.was_used,
             n_left_out: self.n_left_out.load(Ordering::Relaxed),
             tool_set: self.tool_sets.last_set(),
+            tools_by_era: self.catalog.tools_by_era(),
             held: (self.upstream.approvals.as_ref())
                 .map_or_else(Vec::new, |approvals| approvals.pending_changes(self.name())),
         }

@@ -22,7 +22,7 @@ use riglm_domain::safeguards::budget::{
     BudgetState, BudgetThresholds, TokenUse, TokenUseKind, effective_budget, notice,
 };
 use riglm_domain::usage::invocation::{SessionKey, TokenSize};
-use riglm_ports::observer::{BudgetEvent, Event, EventOrigin, Observer};
+use riglm_ports::observer::{BudgetEvent, Event, Observer};
 use riglm_ports::token_counter::TokenCounter;
 use serde::Deserialize;
 
@@ -62,13 +62,7 @@ pub(crate) struct BudgetPlan {
 
 impl Default for BudgetPlan {
     fn default() -> Self {
-        Self {
-            is_enabled: true,
-            tokens: None,
-            thresholds: BudgetThresholds::default(),
-            on_exhausted: OnExhausted::default(),
-            client_may_raise: false,
-        }
+        BudgetConfig::default().plan()
     }
 }
 
@@ -158,10 +152,7 @@ impl Budgets {
             return Ok(());
         };
         if is_refused {
-            self.observer.observe_from(
-                &Event::Budget(BudgetEvent::Refused),
-                &EventOrigin::of_session(call.principal, call.session_key),
-            );
+            (self.observer).observe_from(&Event::Budget(BudgetEvent::Refused), &call.origin());
             return Err(refusal(&used, budget));
         }
         (self.recount).enqueue(call.session_key, TokenUseKind::Arguments, sent, tokens);
@@ -186,11 +177,8 @@ impl Budgets {
         };
         (self.recount).enqueue(call.session_key, TokenUseKind::Results, result, tokens);
         if look.is_new {
-            let state = look.state;
-            self.observer.observe_from(
-                &Event::Budget(BudgetEvent::Entered { state }),
-                &EventOrigin::of_session(call.principal, call.session_key),
-            );
+            let entered = BudgetEvent::Entered { state: look.state };
+            (self.observer).observe_from(&Event::Budget(entered), &call.origin());
         }
         look.line.map(|text| Notice { kind: KIND, text })
     }

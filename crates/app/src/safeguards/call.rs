@@ -11,6 +11,7 @@ use riglm_domain::mcp::edit::member;
 use riglm_domain::privacy::canonical::KeyedHash;
 use riglm_domain::privacy::principal::Principal;
 use riglm_domain::usage::invocation::SessionKey;
+use riglm_ports::observer::EventOrigin;
 
 use riglm_discovery::search::{Catalog, CatalogTool};
 
@@ -73,6 +74,11 @@ impl GuardedCall<'_> {
     /// runs.
     pub(super) fn ended_at(&self) -> Instant {
         Instant::now().max(self.at)
+    }
+
+    /// Returns the origin of an event about the call.
+    pub(super) fn origin(&self) -> EventOrigin<'_> {
+        EventOrigin::of_session(self.principal, self.session_key)
     }
 
     /// Returns the part of a result that the model reads, as JSON text.

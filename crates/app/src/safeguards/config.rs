@@ -60,10 +60,8 @@ impl SafeguardsConfig {
 
 /// Checks configured patterns of tool names.
 pub(super) fn check_patterns(patterns: &[NamePattern]) -> Result<(), ValidationError> {
-    if patterns
-        .iter()
-        .all(|pattern| !pattern.as_str().trim().is_empty())
-    {
+    let is_named = |pattern: &NamePattern| !pattern.as_str().trim().is_empty();
+    if patterns.iter().all(is_named) {
         return Ok(());
     }
     let message = "expected names of tools, in which * stands for any characters";

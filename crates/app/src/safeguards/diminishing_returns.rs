@@ -119,12 +119,8 @@ struct SessionSearches {
     seen_at: Instant,
 }
 
-/// The events of an ended work session.
-#[derive(Debug)]
-struct EndedSearches {
-    session: SessionKey,
-    events: Vec<DiminishingReturnsEvent>,
-}
+/// An event of an ended work session.
+type EventOfEnded = (SessionKey, DiminishingReturnsEvent);
 
 /// A series of searches, and whether the reaction to a warning is awaited.
 #[derive(Debug, Default)]
@@ -170,9 +166,7 @@ impl DiminishingReturns {
         {
             let mut sessions = self.sessions.lock();
             let searches = Self::of(&mut sessions, call.session_key, call.at, &mut over);
-            searches
-                .for_tools
-                .end_series(SearchScope::Tools, &mut happened);
+            (searches.for_tools).end_series(SearchScope::Tools, &mut happened);
             if !is_search {
                 (searches.of_upstreams).end_series(SearchScope::Upstream, &mut happened);
             }
@@ -209,12 +203,9 @@ impl DiminishingReturns {
             let mut sessions = self.sessions.lock();
             let searches = Self::of(&mut sessions, session_key, at, &mut over);
             searches.n_for_tools = searches.n_for_tools.saturating_add(1);
-            let rules = &self.config.rules();
-            if let Some(notice) =
-                searches
-                    .for_tools
-                    .record_search_in_series(&search, rules, &mut happened)
-            {
+            let (rules, for_tools) = (self.config.rules(), &mut searches.for_tools);
+            let notice = for_tools.record_search_in_series(&search, &rules, &mut happened);
+            if let Some(notice) = notice {
                 if searches.waiting.len() >= MAX_WAITING {
                     searches.waiting.pop_front();
                 }
@@ -247,12 +238,10 @@ impl DiminishingReturns {
                 let mut happened = vec![DiminishingReturnsEvent::Searched(SearchScope::Upstream)];
                 let notice = {
                     let mut sessions = self.sessions.lock();
-                    let searches =
-                        Self::of(&mut sessions, call.session_key, call.ended_at(), &mut over);
-                    let rules = &self.config.rules();
-                    searches
-                        .of_upstreams
-                        .record_search_in_series(&search, rules, &mut happened)
+                    let at = call.ended_at();
+                    let searches = Self::of(&mut sessions, call.session_key, at, &mut over);
+                    let (rules, series) = (self.config.rules(), &mut searches.of_upstreams);
+                    series.record_search_in_series(&search, &rules, &mut happened)
                 };
                 self.report(&over, call.session_key, &happened);
                 notice
@@ -275,7 +264,7 @@ impl DiminishingReturns {
         sessions: &'a mut LruCache<SessionKey, SessionSearches>,
         session_key: SessionKey,
         at: Instant,
-        over: &mut Vec<EndedSearches>,
+        over: &mut Vec<EventOfEnded>,
     ) -> &'a mut SessionSearches {
         if !sessions.contains(&session_key) {
             Self::make_room(sessions, at, over);
@@ -287,7 +276,7 @@ impl DiminishingReturns {
         };
         if searches.silence(at) > limit {
             let before = std::mem::replace(searches, SessionSearches::new(at));
-            over.push(before.end(session_key));
+            before.end(session_key, over);
         }
         searches.seen_at = searches.seen_at.max(at);
         searches
@@ -297,19 +286,17 @@ impl DiminishingReturns {
     fn make_room(
         sessions: &mut LruCache<SessionKey, SessionSearches>,
         at: Instant,
-        over: &mut Vec<EndedSearches>,
+        over: &mut Vec<EventOfEnded>,
     ) {
         let is_full = sessions.len() >= MAX_SESSIONS;
         for n in 0..MAX_SWEPT {
-            let oldest = sessions
-                .peek_lru()
-                .map(|(_, searches)| searches.silence(at));
-            let is_silent = oldest.is_some_and(|silence| silence > SILENCE);
+            let oldest = sessions.peek_lru();
+            let is_silent = oldest.is_some_and(|(_, searches)| searches.silence(at) > SILENCE);
             if !(is_silent || is_full && n == 0) {
                 break;
             }
             if let Some((session, searches)) = sessions.pop_lru() {
-                over.push(searches.end(session));
+                searches.end(session, over);
             }
         }
     }
@@ -317,17 +304,13 @@ impl DiminishingReturns {
     /// Reports the events of ended sessions and of this one.
     fn report(
         &self,
-        over: &[EndedSearches],
+        over: &[EventOfEnded],
         session_key: SessionKey,
         happened: &[DiminishingReturnsEvent],
     ) {
-        let ended = over.iter().flat_map(|ended| {
-            let events = ended.events.iter();
-            events.map(|event| (ended.session, event))
-        });
-        let here = happened.iter().map(|event| (session_key, event));
-        for (session, event) in ended.chain(here) {
-            let event = Event::DiminishingReturns(*event);
+        let here = happened.iter().map(|event| (session_key, *event));
+        for (session, event) in over.iter().copied().chain(here) {
+            let event = Event::DiminishingReturns(event);
             self.observer.observe_from(&event, &session.into());
         }
     }
@@ -339,18 +322,16 @@ impl SessionSearches {
         at.saturating_duration_since(self.seen_at)
     }
 
-    /// Returns the events of a work session that has ended.
-    fn end(self, session: SessionKey) -> EndedSearches {
-        let mut events = Vec::new();
+    /// Adds the events of a work session that has ended.
+    fn end(self, session: SessionKey, over: &mut Vec<EventOfEnded>) {
+        let answered = DiminishingReturnsEvent::Answered { has_stopped: true };
         for row in [self.for_tools, self.of_upstreams] {
             if row.is_told {
-                events.push(DiminishingReturnsEvent::Answered { has_stopped: true });
+                over.push((session, answered));
             }
         }
-        events.push(DiminishingReturnsEvent::SessionOver {
-            n_searches: self.n_for_tools,
-        });
-        EndedSearches { session, events }
+        let n_searches = self.n_for_tools;
+        over.push((session, DiminishingReturnsEvent::SessionOver { n_searches }));
     }
 }
 

@@ -23,7 +23,7 @@ use riglm_domain::mcp::tool_result::is_error;
 use riglm_domain::privacy::principal::Principal;
 use riglm_domain::safeguards::limiter::{BucketWait, Rate, longest_wait, take_all};
 use riglm_domain::usage::invocation::SessionKey;
-use riglm_ports::observer::{Event, EventOrigin, Observer};
+use riglm_ports::observer::{CallLimit, Event, Observer};
 
 pub use self::config::{CallLimitsConfig, LimitRule};
 use self::limit_exceeded::LimitExceeded;
@@ -114,19 +114,12 @@ impl Limiter {
             Ok(permit) => return Ok(permit),
             Err(held) => held,
         };
-        self.observer.observe_from(
-            &Event::CallLimited {
-                limit: held.limit(),
-                scope: held.scope(),
-            },
-            &EventOrigin::of_session(call.principal, call.session_key),
-        );
-        // No similar tool helps here: the client must declare its context first.
-        let similar = match &held {
-            LimitExceeded::Context { .. } => Vec::new(),
-            LimitExceeded::Rate { .. } | LimitExceeded::Concurrent { .. } => {
-                self.similar_tools(call)
-            }
+        let (limit, scope) = (held.limit(), held.scope());
+        (self.observer).observe_from(&Event::CallLimited { limit, scope }, &call.origin());
+        let similar = match limit {
+            // No similar tool helps here: the client must declare its context first.
+            CallLimit::Context => Vec::new(),
+            CallLimit::Rate | CallLimit::Concurrent => self.similar_tools(call),
         };
         Err(Refusal {
             text: held.text(&similar),

@@ -2,8 +2,8 @@
 //! prompt cache, so they cost no cache miss.
 
 use riglm_domain::mcp::edit::{member, with_element, with_member};
-use serde::Deserialize;
-use serde_json::{Value, json};
+use serde::{Deserialize, Serialize};
+use serde_json::json;
 
 /// The key of notices in `_meta`.
 const NOTICES: &str = "io.github.riglm/notices";
@@ -19,7 +19,7 @@ pub enum NoticePlace {
     Meta,
 }
 
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub(crate) struct Notice {
     /// The kind of the notice, from a closed set.
     pub(crate) kind: &'static str,
@@ -39,10 +39,7 @@ pub(super) fn with_notices(result: &str, notices: &[Notice], place: NoticePlace)
             with_text(result, &lines.collect::<Vec<_>>().join("\n"))
         }
         NoticePlace::Meta => {
-            let told = notices.iter();
-            let told = told.map(|one| json!({"kind": one.kind, "text": one.text}));
-            let told: Value = told.collect();
-            let told = told.to_string();
+            let told = json!(notices).to_string();
             // An invalid `_meta` is replaced, so that the notice is not lost.
             let meta = member(result, "_meta").filter(|meta| meta.starts_with('{'));
             let meta = with_member(meta.unwrap_or("{}"), NOTICES, &told);
@@ -56,15 +53,14 @@ pub(super) fn with_notices(result: &str, notices: &[Notice], place: NoticePlace)
 pub(crate) fn with_text(result: &str, text: &str) -> Option<String> {
     let content = member(result, "content").filter(|content| content.starts_with('['))?;
     let element = json!({"type": "text", "text": text}).to_string();
-    Some(with_member(
-        result,
-        "content",
-        &with_element(content, &element),
-    ))
+    let content = with_element(content, &element);
+    Some(with_member(result, "content", &content))
 }
 
 #[cfg(test)]
 mod tests {
+    use serde_json::Value;
+
     use super::*;
 
     const RESULT: &str = r#"{"content":[{"type":"text","text":"\u0041"}],"structuredContent":{"n":1.0},"_meta":{"a":1e1}}"#;

@@ -151,10 +151,8 @@ impl ResultCache {
     /// A call that may change data invalidates the cached results of its upstream for the work
     /// session, even if the call fails.
     pub(super) fn begin(&self, call: &GuardedCall<'_>, effect: ToolEffect) -> CacheLookup {
-        let Some(upstream) = call
-            .upstream
-            .filter(|_| effect == ToolEffect::Repeatable && !call.is_task)
-        else {
+        let is_kept = effect == ToolEffect::Repeatable && !call.is_task;
+        let Some(upstream) = call.upstream.filter(|_| is_kept) else {
             return CacheLookup::Goes(self.begin_again(call, effect));
         };
         let Some(arguments) = digest(call.arguments) else {
@@ -212,9 +210,8 @@ impl ResultCache {
         }
         known.remove_result(key);
         known.n_bytes += text.len();
-        known
-            .results
-            .put(CacheKey::clone(key), CachedResult { text, at });
+        let result = CachedResult { text, at };
+        known.results.put(CacheKey::clone(key), result);
         known.keep_bounds();
     }
 
@@ -222,9 +219,8 @@ impl ResultCache {
     /// from before its change, so they become invalid.
     pub(super) fn record_end(&self, trace: &CacheEffect) {
         if let CacheEffect::Changes(session_key, upstream) = trace {
-            self.known
-                .lock()
-                .count_change((*session_key, upstream.clone()));
+            let whose = (*session_key, upstream.clone());
+            self.known.lock().count_change(whose);
         }
     }
 
@@ -280,10 +276,9 @@ impl CacheState {
     }
 
     fn keep_bounds(&mut self) {
-        while self.results.len() > MAX_RESULTS || self.n_bytes > MAX_BYTES {
-            let Some((_, oldest)) = self.results.pop_lru() else {
-                return;
-            };
+        while (self.results.len() > MAX_RESULTS || self.n_bytes > MAX_BYTES)
+            && let Some((_, oldest)) = self.results.pop_lru()
+        {
             self.n_bytes -= oldest.text.len();
         }
     }

@@ -58,11 +58,8 @@ impl TraitsCache {
             upstream: upstream.clone(),
             tool: call.tool.clone(),
         };
-        let key = (
-            tool,
-            call.catalog
-                .map_or(0, |catalog| Arc::as_ptr(catalog).addr()),
-        );
+        let address = (call.catalog).map_or(0, |catalog| Arc::as_ptr(catalog).addr());
+        let key = (tool, address);
         if let Some(known) = self.0.lock().get(&key) {
             return Arc::clone(&known.traits);
         }

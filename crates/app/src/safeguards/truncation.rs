@@ -127,10 +127,8 @@ impl LongResults {
     /// client compares it with the text. Content other than text is kept.
     pub(super) fn cut(&self, call: &GuardedCall<'_>, result: &str) -> Option<String> {
         let max_bytes = self.config.max_bytes;
-        if call.own.is_some() || result.len() <= max_bytes {
-            return None;
-        }
-        if member(result, "structuredContent").is_some() {
+        let is_short = result.len() <= max_bytes;
+        if call.own.is_some() || is_short || member(result, "structuredContent").is_some() {
             return None;
         }
         let content = member(result, "content").filter(|content| content.starts_with('['))?;
@@ -165,10 +163,8 @@ impl LongResults {
             "[Truncated: first {end} of {n_all} bytes of text. For the rest call {read_more} with \
              {{\"handle\": \"{handle}\", \"offset\": {end}}}.]"
         );
-        push(
-            &mut content,
-            &json!({"type": "text", "text": told}).to_string(),
-        );
+        let told = json!({"type": "text", "text": told}).to_string();
+        push(&mut content, &told);
         content.push(']');
         Some(with_member(result, "content", &content))
     }
@@ -213,10 +209,9 @@ impl LongResults {
         if let Some((_, earlier)) = kept.of.push(key, whole) {
             kept.n_bytes -= earlier.text.len();
         }
-        while kept.n_bytes > MAX_BYTES {
-            let Some((_, oldest)) = kept.of.pop_lru() else {
-                break;
-            };
+        while kept.n_bytes > MAX_BYTES
+            && let Some((_, oldest)) = kept.of.pop_lru()
+        {
             kept.n_bytes -= oldest.text.len();
         }
         handle

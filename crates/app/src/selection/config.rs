@@ -156,8 +156,10 @@ impl Default for FilteringConfig {
             deny: Vec::new(),
             // Claude Code is known to load tools on demand.
             clients: vec![ClientRule {
+                name: NamePattern::new("claude-code*"),
+                policy: None,
+                prompt_cache: None,
                 loads_on_demand: Some(true),
-                ..ClientRule::for_pattern("claude-code*")
             }],
             pools: Vec::new(),
             costs: CostsConfig::default(),
@@ -215,11 +217,8 @@ pub struct ClientRule {
     #[validate(custom(function = "check_client_name"))]
     pub name: NamePattern,
     /// Their list policy.
-    #[serde(
-        default,
-        deserialize_with = "policy",
-        skip_serializing_if = "Option::is_none"
-    )]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(deserialize_with = "policy")]
     pub policy: Option<ListPolicyName>,
     /// Whether their model has a prompt cache.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -230,15 +229,6 @@ pub struct ClientRule {
 }
 
 impl ClientRule {
-    fn for_pattern(name: &str) -> Self {
-        Self {
-            name: NamePattern::new(name),
-            policy: None,
-            prompt_cache: None,
-            loads_on_demand: None,
-        }
-    }
-
     /// Overrides the properties of a client that the rule sets.
     pub(super) fn refine(&self, class: &mut ClientClass) {
         if let Some(loads_on_demand) = self.loads_on_demand {
@@ -295,20 +285,15 @@ fn refusal(code: &'static str, text: String) -> ValidationError {
 }
 
 fn check_bounds(config: &FilteringConfig) -> Result<(), ValidationError> {
-    if config
-        .token_budget
-        .is_some_and(|budget| budget > u64::from(u32::MAX))
-    {
+    if config.token_budget > Some(u64::from(u32::MAX)) {
         let text = format!("token_budget must be a number from 0 to {}", u32::MAX);
         return Err(refusal("token_budget", text));
     }
-    if config.min_tools <= config.max_tools || config.max_tools > MOST_TOOLS {
+    let (min_tools, max_tools) = (config.min_tools, config.max_tools);
+    if min_tools <= max_tools || max_tools > MOST_TOOLS {
         return Ok(());
     }
-    let text = format!(
-        "min_tools ({}) must not be greater than max_tools ({})",
-        config.min_tools, config.max_tools
-    );
+    let text = format!("min_tools ({min_tools}) must not be greater than max_tools ({max_tools})");
     Err(refusal("min_tools", text))
 }
 
@@ -343,24 +328,20 @@ fn check_epoch(config: &FilteringConfig) -> Result<(), ValidationError> {
 }
 
 fn check_coverage(config: &FilteringConfig) -> Result<(), ValidationError> {
-    if config.coverage >= 0.5 && config.coverage <= 0.999 {
+    let coverage = config.coverage;
+    if (0.5..=0.999).contains(&coverage) {
         return Ok(());
     }
-    let text = format!(
-        "coverage must be a number from 0.5 to 0.999, not {}",
-        config.coverage
-    );
+    let text = format!("coverage must be a number from 0.5 to 0.999, not {coverage}");
     Err(refusal("coverage", text))
 }
 
 fn check_context_shift(config: &FilteringConfig) -> Result<(), ValidationError> {
-    if (0.0..=1.0).contains(&config.context_shift) {
+    let context_shift = config.context_shift;
+    if (0.0..=1.0).contains(&context_shift) {
         return Ok(());
     }
-    let text = format!(
-        "context_shift must be a number from 0 to 1, not {}",
-        config.context_shift
-    );
+    let text = format!("context_shift must be a number from 0 to 1, not {context_shift}");
     Err(refusal("context_shift", text))
 }
 
@@ -375,11 +356,8 @@ fn check_enforce(config: &FilteringConfig) -> Result<(), ValidationError> {
 
 // An empty pattern matches no tool, so it would forbid nothing.
 fn check_forbid(config: &FilteringConfig) -> Result<(), ValidationError> {
-    if config
-        .forbid
-        .iter()
-        .all(|pattern| !pattern.as_str().is_empty())
-    {
+    let is_named = |pattern: &NamePattern| !pattern.as_str().is_empty();
+    if config.forbid.iter().all(is_named) {
         return Ok(());
     }
     let text = "forbid has an empty name; expected names of tools, with * for any characters";

@@ -11,7 +11,7 @@ use riglm_domain::selection::epoch::ListEpoch;
 use riglm_domain::selection::shown::SelectionMode;
 
 use super::config::FilteringConfig;
-use super::epochs::{is_fallback, new_epoch, used_tools};
+use super::epochs::{new_epoch, used_tools};
 use super::list_predictor::{ListPredictor, expected_coverage, ranking};
 use super::list_request::ListRequest;
 use super::list_scope::Scope;
@@ -54,28 +54,20 @@ impl ConformalLists {
         thresholds.retain(|(_, profile), _| change.keeps_coverage(profile));
     }
 
-    /// Returns the list for a request, and whether it is a fallback.
-    pub(super) async fn list(
-        &self,
-        scope: &Scope,
-        inputs: &SelectionInputs<'_>,
-    ) -> (Arc<ListEpoch>, bool) {
+    /// Returns the list for a request.
+    pub(super) async fn list(&self, scope: &Scope, inputs: &SelectionInputs<'_>) -> Arc<ListEpoch> {
         let (request, catalog) = (inputs.request, inputs.catalog);
         if let Some(context) = request.context() {
             scope.state.lock().chosen_for = Some(Arc::clone(context));
         }
-        let has_learned = self.predictor.has_learned(request);
-        let prediction = if has_learned {
-            self.predictor.predict_for_list(request, catalog).await
-        } else {
-            None
-        };
+        let mut prediction = None;
+        if self.predictor.has_learned(request) {
+            prediction = self.predictor.predict_for_list(request, catalog).await;
+        }
         let Some(prediction) = prediction else {
             let kept = used_tools(scope, request);
             let chosen = self.selector.choose(inputs, &kept, None).await;
-            let epoch = Arc::new(new_epoch(scope, inputs, 1, &chosen));
-            let is_fallback = is_fallback(&epoch);
-            return (epoch, is_fallback);
+            return Arc::new(new_epoch(scope, inputs, 1, &chosen));
         };
         let ranked = ranking(&prediction.ranked);
         let number = self.update(scope, request, inputs.options(), catalog, &ranked);
@@ -98,8 +90,7 @@ impl ConformalLists {
             search_first: false,
             size_choice: None,
         };
-        let epoch = new_epoch(scope, inputs, number, &chosen);
-        (Arc::new(epoch), false)
+        Arc::new(new_epoch(scope, inputs, number, &chosen))
     }
 
     /// Updates the adaptive list from a prediction; returns the number of the list.
@@ -138,10 +129,9 @@ impl ConformalLists {
         catalog: &Catalog,
         ranked: &'a [(usize, f64)],
     ) -> &'a [(usize, f64)] {
-        let Some(budget) = budget else {
+        let Some(mut left) = budget else {
             return ranked;
         };
-        let mut left = budget;
         let fits = ranked.iter().take_while(|(at, _)| {
             let tokens = self.sizes.of(&catalog.tools()[*at].definition);
             let rest = left.checked_sub(tokens);
@@ -174,10 +164,8 @@ impl ConformalLists {
         change: impl FnOnce(&mut ConformalThreshold),
     ) -> Option<ConformalThreshold> {
         let mut all = self.thresholds.lock();
-        let key = (
-            request.principal.clone(),
-            request.profile.unwrap_or_default().to_owned(),
-        );
+        let profile = request.profile.unwrap_or_default().to_owned();
+        let key = (request.principal.clone(), profile);
         if !all.contains_key(&key) {
             let fresh = ConformalThreshold::new(options.coverage, n_tools).ok()?;
             if all.len() >= MAX_STEERED {

@@ -51,16 +51,16 @@ impl ListEpochs {
         }
     }
 
-    /// Returns the current epoch, begun now if it is due, and whether it is a fallback.
+    /// Returns the current epoch, begun now if it is due.
     pub(super) async fn current(
         &self,
         scope: &Scope,
         inputs: &SelectionInputs<'_>,
-    ) -> (Arc<ListEpoch>, bool) {
+    ) -> Arc<ListEpoch> {
         self.read(scope, inputs.catalog).await;
         let known = scope.state.lock().epoch.clone();
         let next = match &known {
-            None => Some(self.first_epoch(scope, inputs).await),
+            None => Some(self.select_again(scope, inputs, None).await),
             Some(epoch) => self.next_epoch(scope, inputs, epoch).await,
         };
         {
@@ -71,32 +71,28 @@ impl ListEpochs {
                 state.chosen_for = Some(Arc::clone(context));
             }
         }
-        let epoch = match next {
-            Some(next) => self.begin(scope, next, inputs.catalog).await,
-            None => match known {
-                Some(known) => known,
-                // Unreachable in practice: without a known epoch, one was created above.
-                None => whole_epoch(inputs.request, inputs.policy),
-            },
-        };
-        let is_fallback = is_fallback(&epoch);
-        (epoch, is_fallback)
+        match (next, known) {
+            (Some(next), _) => self.begin(scope, next, inputs.catalog).await,
+            (None, Some(known)) => known,
+            // Unreachable in practice: without a known epoch, one was created above.
+            (None, None) => whole_epoch(inputs.request, inputs.policy),
+        }
     }
 
     /// Returns the list of a catalog without the tools of some upstreams, which are starting or
-    /// down, and whether it is a fallback. It is the current epoch, with more tools if the catalog
-    /// has too few of its own. No new epoch begins, since it would outlast the outage.
+    /// down. It is the current epoch, with more tools if the catalog has too few of its own. No new
+    /// epoch begins, since it would outlast the outage.
     pub(super) async fn provisional(
         &self,
         scope: &Scope,
         inputs: &SelectionInputs<'_>,
-    ) -> (Arc<ListEpoch>, bool) {
+    ) -> Arc<ListEpoch> {
         self.read(scope, inputs.catalog).await;
         let held = scope.state.lock().epoch.clone();
         if let Some(held) = &held
             && has_enough(held, inputs)
         {
-            return (Arc::clone(held), is_fallback(held));
+            return Arc::clone(held);
         }
         let mut kept = used_tools(scope, inputs.request);
         if let Some(held) = &held {
@@ -105,9 +101,7 @@ impl ListEpochs {
         // Such a list is not stored, so its size is not explored.
         let chosen = self.selector.choose(inputs, &kept, None).await;
         let number = held.map_or(0, |held| held.epoch);
-        let epoch = new_epoch(scope, inputs, number, &chosen);
-        let is_fallback = is_fallback(&epoch);
-        (Arc::new(epoch), is_fallback)
+        Arc::new(new_epoch(scope, inputs, number, &chosen))
     }
 
     /// Reads the current epoch from the store, once.
@@ -134,10 +128,6 @@ impl ListEpochs {
             Ok(Err(error)) => tracing::debug!("failed to read the epoch of a list: {error}"),
             Err(_) => tracing::debug!("timeout while reading the epoch of a list"),
         }
-    }
-
-    async fn first_epoch(&self, scope: &Scope, inputs: &SelectionInputs<'_>) -> ListEpoch {
-        self.select_again(scope, inputs, None).await
     }
 
     /// Selects the tools of the epoch after `current`.
@@ -185,12 +175,7 @@ impl ListEpochs {
         inputs: &SelectionInputs<'_>,
         epoch: &ListEpoch,
     ) -> Option<ListEpoch> {
-        let SelectionInputs {
-            policy,
-            request,
-            catalog,
-            ..
-        } = *inputs;
+        let (policy, request, catalog) = (inputs.policy, inputs.request, inputs.catalog);
         let number = epoch.epoch.saturating_add(1);
         let is_hints = epoch.policy == ListPolicyName::Hints.as_str();
         let is_other_policy = is_hints != (policy == ListPolicyName::Hints);
@@ -207,24 +192,17 @@ impl ListEpochs {
             }
         }
         let tools = catalog.tools();
-        let added = std::mem::take(&mut scope.state.lock().added);
+        let mut added = std::mem::take(&mut scope.state.lock().added);
         let listed: HashSet<&ToolRef> = epoch.tools.tools().iter().collect();
-        let mut added: Vec<ToolRef> = added
-            .into_iter()
-            .filter(|tool| {
-                !listed.contains(tool) && tools.iter().any(|offered| offered.tool == *tool)
-            })
-            .collect();
+        added.retain(|tool| {
+            !listed.contains(tool) && tools.iter().any(|offered| offered.tool == *tool)
+        });
         // These lists show all tools already.
         if epoch.mode == SelectionMode::All || policy == ListPolicyName::Hints {
             added.clear();
         }
-        let all_known = scope
-            .state
-            .lock()
-            .known
-            .clone()
-            .unwrap_or_else(|| catalog.tool_set());
+        let all_known = scope.state.lock().known.clone();
+        let all_known = all_known.unwrap_or_else(|| catalog.tool_set());
         // Catalogs rarely change, and comparing their ids is cheaper than building a set.
         let is_same = all_known.id() == catalog.tool_set().id();
         let known: HashSet<&ToolRef> = if is_same {
@@ -298,11 +276,10 @@ impl ListEpochs {
         let is_chosen = |at: &usize| {
             chosen.mode == SelectionMode::All || chosen.tools.binary_search(at).is_ok()
         };
+        let tools = inputs.catalog.tools();
         let shown = new.iter().enumerate();
         let shown = shown.filter(|(n, at)| *n < MAX_NEW || is_chosen(at));
-        shown
-            .map(|(_, at)| inputs.catalog.tools()[*at].tool.clone())
-            .collect()
+        shown.map(|(_, at)| tools[*at].tool.clone()).collect()
     }
 
     /// Begins an epoch; returns the current one, which another process may have begun.
@@ -342,10 +319,8 @@ pub(super) fn next_planned(
         return None;
     }
     let waits_until = scope.state.lock().waits_until;
-    end_of(scope, inputs.options(), epoch)
-        .into_iter()
-        .chain(waits_until)
-        .min()
+    let end = end_of(scope, inputs.options(), epoch);
+    end.into_iter().chain(waits_until).min()
 }
 
 /// Returns the end of an epoch of a shared list; `None` for a work session.
@@ -375,15 +350,10 @@ fn has_enough(epoch: &ListEpoch, inputs: &SelectionInputs<'_>) -> bool {
 
 /// Returns whether the list is whole because of the number of tools or of what was known about them.
 fn is_whole_for_size(epoch: &ListEpoch) -> bool {
+    use SelectionReason::{ColdStart, Exploration, NotPaying, NothingLearned, SmallCatalog};
     let is_for_size = matches!(
         epoch.reason,
-        Some(
-            SelectionReason::SmallCatalog
-                | SelectionReason::NotPaying
-                | SelectionReason::Exploration
-                | SelectionReason::NothingLearned
-                | SelectionReason::ColdStart
-        )
+        Some(SmallCatalog | NotPaying | Exploration | NothingLearned | ColdStart)
     );
     epoch.mode == SelectionMode::All && is_for_size
 }
@@ -413,11 +383,8 @@ pub(super) fn new_epoch(
     chosen: &SelectedTools,
 ) -> ListEpoch {
     let tools = inputs.catalog.tools();
-    let mut shown: Vec<ToolRef> = chosen
-        .tools
-        .iter()
-        .map(|at| tools[*at].tool.clone())
-        .collect();
+    let shown = chosen.tools.iter().map(|at| tools[*at].tool.clone());
+    let mut shown: Vec<ToolRef> = shown.collect();
     shown.sort_unstable();
     let mut known: Vec<ToolRef> = tools.iter().map(|tool| tool.tool.clone()).collect();
     known.sort_unstable();
@@ -431,9 +398,7 @@ pub(super) fn new_epoch(
         reason: chosen.reason,
         size_choice: chosen.size_choice.clone(),
         // A list that hides nothing covers every call, whatever was selected.
-        expected_coverage: chosen
-            .expected_coverage
-            .filter(|_| inputs.policy.may_hide()),
+        expected_coverage: (chosen.expected_coverage).filter(|_| inputs.policy.may_hide()),
         search_first: chosen.search_first,
         // A shared list belongs to no single client.
         client: (inputs.request.client_hash).filter(|_| !scope.key.is_shared()),

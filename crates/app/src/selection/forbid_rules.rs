@@ -155,12 +155,8 @@ impl Forbidden {
     #[must_use]
     pub fn is_in_use(&self) -> bool {
         let names = self.configured.load();
-        !names.general.is_empty()
-            || names
-                .profiles
-                .values()
-                .any(|of_profile| !of_profile.is_empty())
-            || !self.overrides.forbidding().is_empty()
+        let mut patterns = names.profiles.values().chain([&names.general]);
+        patterns.any(|patterns| !patterns.is_empty()) || !self.overrides.forbidding().is_empty()
     }
 
     /// Returns the rules for a client.

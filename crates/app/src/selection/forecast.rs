@@ -7,6 +7,7 @@ use riglm_domain::catalog::tool::ToolRef;
 use riglm_domain::prediction::{ConfidenceBand, Explanation};
 use riglm_domain::selection::ListPolicyName;
 use riglm_domain::selection::shown::{SelectionMode, SelectionReason};
+use strum::IntoStaticStr;
 
 use super::list_request::ListRequest;
 use super::lists::Lists;
@@ -16,7 +17,8 @@ use riglm_discovery::learning::NextTool;
 use riglm_discovery::search::Catalog;
 
 /// The reason why a tool is in the list or not.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, IntoStaticStr)]
+#[strum(serialize_all = "snake_case")]
 pub enum PlacementReason {
     /// Pinned by the operator.
     Pinned,
@@ -25,6 +27,7 @@ pub enum PlacementReason {
     /// Excluded by the operator.
     Excluded,
     /// Shown because the list has all tools.
+    #[strum(serialize = "whole_list")]
     Whole,
     /// Selected because it was likely when the list was selected, or because it was used.
     Chosen,
@@ -46,19 +49,7 @@ impl PlacementReason {
     /// Returns the published name of the reason.
     #[must_use]
     pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Pinned => "pinned",
-            Self::Included => "included",
-            Self::Excluded => "excluded",
-            Self::Whole => "whole_list",
-            Self::Chosen => "chosen",
-            Self::NotChosen => "not_chosen",
-            Self::BecameLikely => "became_likely",
-            Self::PinnedNext => "pinned_next",
-            Self::IncludedNext => "included_next",
-            Self::ExcludedNext => "excluded_next",
-            Self::NotListed => "not_listed",
-        }
+        self.into()
     }
 }
 
@@ -146,10 +137,9 @@ impl Lists {
         let mark = |at: usize| marks.get(at).copied().unwrap_or_default();
         let ranked = prediction.ranked.iter();
         let unmarked = ranked.filter(|tool| mark(tool.position) == ToolMark::None);
-        let selected = unmarked
-            .clone()
-            .filter(|tool| is_listed(&tools[tool.position].tool));
-        let selected: Vec<&NextTool> = selected.collect();
+        let selected: Vec<&NextTool> = (unmarked.clone())
+            .filter(|tool| is_listed(&tools[tool.position].tool))
+            .collect();
         let least = selected.last().map_or(1.0, |tool| tool.probability);
         // A list of the same size, selected now, would have these tools.
         let likely_now: HashSet<usize> = unmarked
@@ -160,19 +150,16 @@ impl Lists {
         let forecast = likely.iter().zip(explained).map(|(likely, explanation)| {
             let offered = &tools[likely.position];
             let is_shown = is_listed(&offered.tool);
-            let placing = placement_reason(shown.as_deref(), mark(likely.position), is_shown);
-            let became_likely =
-                placing == PlacementReason::NotChosen && likely_now.contains(&likely.position);
+            let mut placing = placement_reason(shown.as_deref(), mark(likely.position), is_shown);
+            if placing == PlacementReason::NotChosen && likely_now.contains(&likely.position) {
+                placing = PlacementReason::BecameLikely;
+            }
             ForecastTool {
                 name: offered.name.clone(),
                 tool: offered.tool.clone(),
                 probability: likely.probability,
                 is_shown,
-                placing: if became_likely {
-                    PlacementReason::BecameLikely
-                } else {
-                    placing
-                },
+                placing,
                 explanation,
             }
         });

@@ -117,23 +117,24 @@ impl ListPredictor {
 }
 
 fn refs(catalog: &Catalog) -> Vec<ToolRef> {
-    catalog
-        .tools()
-        .iter()
-        .map(|tool| tool.tool.clone())
-        .collect()
+    let tools = catalog.tools().iter();
+    tools.map(|tool| tool.tool.clone()).collect()
 }
 
 /// Returns the input of a prediction for this request.
 fn session_view<'a>(request: &'a ListRequest<'_>) -> SessionView<'a> {
+    let (session, client) = match request.era {
+        Era::Legacy => (request.session, request.client),
+        Era::Modern => {
+            // A shared list gets an id that no session has.
+            let id = SessionId::new(jiff::Timestamp::UNIX_EPOCH, [0; 10]);
+            (SessionKey::Connection(id), "")
+        }
+    };
     SessionView {
-        session: live_session(request),
+        session,
         principal: request.principal,
-        client: if request.era == Era::Modern {
-            ""
-        } else {
-            request.client
-        },
+        client,
         intent: request.own_intent().map(|intent| Intent {
             text: &intent.text,
             fits: &intent.fits,
@@ -143,21 +144,10 @@ fn session_view<'a>(request: &'a ListRequest<'_>) -> SessionView<'a> {
     }
 }
 
-/// Returns the session whose calls are the history of a prediction. A shared list gets an id that
-/// no session has.
-fn live_session(request: &ListRequest<'_>) -> SessionKey {
-    if request.era == Era::Modern {
-        SessionKey::Connection(SessionId::new(jiff::Timestamp::UNIX_EPOCH, [0; 10]))
-    } else {
-        request.session
-    }
-}
-
 /// Returns the positions of predicted tools with their probabilities, in the same order.
 pub(super) fn ranking(tools: &[NextTool]) -> Vec<(usize, f64)> {
-    (tools.iter())
-        .map(|tool| (tool.position, tool.probability))
-        .collect()
+    let ranked = tools.iter().map(|tool| (tool.position, tool.probability));
+    ranked.collect()
 }
 
 /// Returns the summed probability of the tools at `positions`, which must be ascending; `None` if it
@@ -166,9 +156,7 @@ pub(super) fn expected_coverage(
     ranked: &[(usize, f64)],
     positions: &[usize],
 ) -> Option<ExpectedCoverage> {
-    let chosen = ranked
-        .iter()
-        .filter(|(at, _)| positions.binary_search(at).is_ok());
+    let chosen = (ranked.iter()).filter(|(at, _)| positions.binary_search(at).is_ok());
     let sum: f64 = chosen.map(|(_, probability)| probability).sum();
     // Of many probabilities, the sum may be rounded to more than 1.
     ExpectedCoverage::try_from(sum.min(1.0)).ok()

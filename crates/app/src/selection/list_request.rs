@@ -85,10 +85,10 @@ impl ListRequest<'_> {
             let profile = self.profile.unwrap_or_default();
             let principal = self.principal;
             // The separator is a character that cannot occur in the parts.
-            return ScopeKey::of_shared(format!("shared:{policy}\u{1f}{profile}\u{1f}{principal}"));
+            return ScopeKey::Shared(format!("shared:{policy}\u{1f}{profile}\u{1f}{principal}"));
         }
         let work = ListEpoch::WORK_SCOPE;
-        ScopeKey::of_work(match self.session {
+        ScopeKey::Work(match self.session {
             SessionKey::Work(id) => format!("{work}{id}"),
             SessionKey::Connection(id) => format!("{work}connection/{id}"),
         })

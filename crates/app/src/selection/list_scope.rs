@@ -29,35 +29,21 @@ const POLL_INTERVAL: Duration = Duration::from_secs(2);
 
 /// Identifies the sessions that share a list.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub(super) struct ScopeKey {
-    text: String,
-    is_shared: bool,
+pub(super) enum ScopeKey {
+    /// The key of a list that several sessions share.
+    Shared(String),
+    /// The key of the list of one work session.
+    Work(String),
 }
 
 impl ScopeKey {
-    /// Returns the key of a list that several sessions share.
-    pub(super) fn of_shared(text: String) -> Self {
-        Self {
-            text,
-            is_shared: true,
-        }
-    }
-
-    /// Returns the key of the list of one work session.
-    pub(super) fn of_work(text: String) -> Self {
-        Self {
-            text,
-            is_shared: false,
-        }
-    }
-
     pub(super) fn as_str(&self) -> &str {
-        &self.text
+        let (Self::Shared(text) | Self::Work(text)) = self;
+        text
     }
 
-    /// Returns whether several sessions share the list.
     pub(super) fn is_shared(&self) -> bool {
-        self.is_shared
+        matches!(self, Self::Shared(_))
     }
 }
 
@@ -178,11 +164,8 @@ impl Scope {
             Ok(Ok(activity)) => {
                 let mut state = self.state.lock();
                 state.is_recalled = true;
-                let before = activity
-                    .calls
-                    .iter()
-                    .map(|call| (call.tool.clone(), call.at));
-                state.recall(before);
+                let before = activity.calls.iter();
+                state.recall(before.map(|call| (call.tool.clone(), call.at)));
             }
             Ok(Err(error)) => tracing::debug!("failed to read calls of a work session: {error}"),
             Err(_) => tracing::debug!("timeout while reading calls of a work session"),

@@ -106,8 +106,7 @@ impl Lists {
             return false;
         }
         let catalog = Arc::clone(shown.catalog());
-        let prediction = self.predictor.predict_for_list(request, &catalog).await;
-        let Some(prediction) = prediction else {
+        let Some(prediction) = self.predictor.predict_for_list(request, &catalog).await else {
             return false;
         };
         let ranked = ranking(&prediction.ranked);

@@ -22,7 +22,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::config::{FilteringConfig, SearchAnswerSize};
 use super::conformal::ConformalLists;
-use super::epochs::{ListEpochs, epoch_by_names, is_over, next_planned, whole_epoch};
+use super::epochs::{ListEpochs, epoch_by_names, is_fallback, is_over, next_planned, whole_epoch};
 use super::list_predictor::ListPredictor;
 use super::list_request::ListRequest;
 use super::list_scope::{Scope, Scopes};
@@ -194,7 +194,6 @@ impl Lists {
         }
     }
 
-    /// Returns the list policy for a request.
     pub(super) fn policy(&self, request: &ListRequest<'_>) -> ListPolicyName {
         let experiments = self.experiments.as_ref();
         let arm = experiments.and_then(|all| all.arm(participant(request), Treatment::Policy));
@@ -254,10 +253,10 @@ impl Lists {
             marks: &marks,
             words: &search.words,
         };
-        let (epoch, is_fallback) = match policy {
-            ListPolicyName::All => (whole_epoch(request, policy), false),
+        let epoch = match policy {
+            ListPolicyName::All => whole_epoch(request, policy),
             ListPolicyName::Allowlist | ListPolicyName::Denylist => {
-                (epoch_by_names(options, request, policy, catalog), false)
+                epoch_by_names(options, request, policy, catalog)
             }
             ListPolicyName::Conformal => self.conformal.list(&scope, &inputs).await,
             ListPolicyName::Epoch | ListPolicyName::Append | ListPolicyName::Hints => {
@@ -287,7 +286,7 @@ impl Lists {
             catalog,
             pool,
             known: held.as_deref().unwrap_or(&epoch.known),
-            is_fallback,
+            is_fallback: is_fallback(&epoch),
             until: next_planned(&scope, &inputs, &epoch),
             revision,
             narrow: narrow_overrides(&overrides, request),
@@ -300,7 +299,7 @@ impl Lists {
             policy = policy.as_str(),
             epoch = shown.epoch,
             mode = shown.mode.as_str(),
-            is_fallback,
+            is_fallback = shown.is_fallback,
             reason = shown.reason.map(SelectionReason::as_str),
             n_pool = shown.pool.tools().len(),
             n_shown = shown.positions().len(),

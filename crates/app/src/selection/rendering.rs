@@ -133,20 +133,11 @@ impl ShownList {
     /// Returns whether a client receives the same texts for both, even if the epochs differ.
     #[must_use]
     pub fn looks_like(&self, other: &Self) -> bool {
-        let texts = |list: &Self| -> Vec<(Arc<str>, bool)> {
-            let positions = list.positions.iter();
-            positions
-                .map(|at| {
-                    let definition = Arc::clone(&list.catalog.tools()[*at].definition);
-                    (definition, list.loaded_at_once.contains(at))
-                })
-                .collect()
-        };
         std::ptr::eq(self, other)
             || (self.search_first == other.search_first
                 && self.own_tools() == other.own_tools()
                 && self.servers == other.servers
-                && texts(self) == texts(other))
+                && self.texts().eq(other.texts()))
     }
 
     /// Returns whether the tool is in the catalog but not in the list.
@@ -191,21 +182,15 @@ impl ShownList {
     #[must_use]
     pub fn tool_set(&self) -> ToolSet {
         let tools = self.catalog.tools();
-        ToolSet::new(
-            self.positions
-                .iter()
-                .map(|at| tools[*at].tool.clone())
-                .collect(),
-        )
+        let listed = self.positions.iter().map(|at| tools[*at].tool.clone());
+        ToolSet::new(listed.collect())
     }
 
     /// Returns the time to live in milliseconds from `now`: the smaller of `ttl_ms`, given by the
     /// servers, and the time until the next planned list.
     #[must_use]
     pub fn ttl_ms(&self, ttl_ms: u64, now: Timestamp) -> u64 {
-        let left = self
-            .until
-            .map(|until| until.duration_since(now).as_millis());
+        let left = (self.until).map(|until| until.duration_since(now).as_millis());
         left.map_or(ttl_ms, |left| ttl_ms.min(u64::try_from(left).unwrap_or(0)))
     }
 
@@ -228,15 +213,20 @@ impl ShownList {
         self.ascending.binary_search(&position).is_ok()
     }
 
-    fn join_definitions(&self, start: usize, n: usize) -> Arc<str> {
+    /// Returns the definitions in the order of the list, each with whether it is loaded at once.
+    fn texts(&self) -> impl Iterator<Item = (&str, bool)> {
         let tools = self.catalog.tools();
+        let positions = self.positions.iter();
+        positions.map(move |at| (&*tools[*at].definition, self.loaded_at_once.contains(at)))
+    }
+
+    fn join_definitions(&self, start: usize, n: usize) -> Arc<str> {
         let mut text = String::new();
-        for at in self.positions.iter().skip(start).take(n) {
+        for (definition, is_loaded_at_once) in self.texts().skip(start).take(n) {
             if !text.is_empty() {
                 text.push(',');
             }
-            let definition = &tools[*at].definition;
-            if self.loaded_at_once.contains(at) {
+            if is_loaded_at_once {
                 text.push_str(&with_meta(definition, &[(ALWAYS_LOAD, "true")]));
             } else {
                 text.push_str(definition);
@@ -277,47 +267,29 @@ pub(super) fn render(
     rendering: Rendering<'_>,
     tokens: impl Fn(usize) -> u64,
 ) -> ShownList {
-    let Rendering {
-        policy,
-        marks,
-        catalog,
-        pool,
-        known,
-        is_fallback,
-        until,
-        revision,
-        narrow,
-        available_tokens,
-    } = rendering;
+    let (policy, marks, catalog) = (rendering.policy, rendering.marks, rendering.catalog);
     let tools = catalog.tools();
     let canonical = catalog.canonical_order();
     let chosen: Vec<usize> = (epoch.tools.tools().iter())
         .filter_map(|tool| catalog.position_of(tool))
         .collect();
     let is_whole = epoch.mode == SelectionMode::All || !policy.may_hide();
-    let listed = if is_whole {
-        canonical.to_vec()
-    } else {
-        chosen.clone()
-    };
+    let listed: &[usize] = if is_whole { canonical } else { &chosen };
     let mark = |at: usize| marks.get(at).copied().unwrap_or_default();
-    let mut positions: Vec<usize> = canonical.to_vec();
-    positions.retain(|at| mark(*at) == ToolMark::Pin);
+    let marked = |wanted: ToolMark| -> Vec<usize> {
+        (canonical.iter().copied())
+            .filter(|at| mark(*at) == wanted)
+            .collect()
+    };
+    let pinned = marked(ToolMark::Pin);
+    let mut positions = pinned.clone();
     let mut is_there: HashSet<usize> = positions.iter().copied().collect();
-    let mut add = |at: usize| {
+    let shown = (listed.iter().copied()).filter(|at| mark(*at) != ToolMark::Exclude);
+    for at in shown.chain(marked(ToolMark::Include)) {
         if is_there.insert(at) {
             positions.push(at);
         }
-    };
-    listed
-        .into_iter()
-        .filter(|at| mark(*at) != ToolMark::Exclude)
-        .for_each(&mut add);
-    let included = canonical
-        .iter()
-        .copied()
-        .filter(|at| mark(*at) == ToolMark::Include);
-    included.for_each(&mut add);
+    }
     // Overrides or a missing upstream may have made another list of the selected tools. A list that
     // hides nothing has every call, whatever was predicted.
     let n_selected = epoch.tools.tools().len();
@@ -326,10 +298,6 @@ pub(super) fn render(
         && [positions.len(), chosen.len()] == [n_selected; 2]
         && chosen.iter().all(|at| is_there.contains(at));
     let loaded_at_once = if policy == ListPolicyName::Hints {
-        let pinned = positions
-            .iter()
-            .copied()
-            .filter(|at| mark(*at) == ToolMark::Pin);
         loaded_at_once(epoch, &positions, chosen.into_iter().chain(pinned))
     } else {
         HashSet::new()
@@ -340,11 +308,9 @@ pub(super) fn render(
     let servers = if is_all {
         Vec::new()
     } else {
-        let visible = canonical
-            .iter()
-            .filter(|at| mark(**at) != ToolMark::Exclude);
+        let visible = (canonical.iter()).filter(|at| mark(**at) != ToolMark::Exclude);
         let visible: HashSet<&UpstreamName> = visible.map(|at| &tools[*at].tool.upstream).collect();
-        servers_of(known, |server| {
+        servers_of(rendering.known, |server| {
             catalog.lacks_upstreams() || visible.contains(server)
         })
     };
@@ -352,22 +318,22 @@ pub(super) fn render(
         policy,
         epoch: epoch.epoch,
         mode: epoch.mode,
-        is_fallback,
+        is_fallback: rendering.is_fallback,
         reason: epoch.reason,
         size_choice: epoch.size_choice.clone(),
         search_first: epoch.search_first,
-        until,
+        until: rendering.until,
         expected_coverage: epoch.expected_coverage.filter(|_| is_as_selected),
         shown_tokens: if is_all {
-            available_tokens
+            rendering.available_tokens
         } else {
             positions.iter().map(|at| tokens(*at)).sum()
         },
-        available_tokens,
-        pool,
+        available_tokens: rendering.available_tokens,
+        pool: rendering.pool,
         catalog: Arc::clone(catalog),
-        revision,
-        narrow,
+        revision: rendering.revision,
+        narrow: rendering.narrow,
         order: hash_of(&positions),
         ascending,
         positions,
@@ -384,17 +350,15 @@ fn loaded_at_once(
     positions: &[usize],
     likely: impl Iterator<Item = usize>,
 ) -> HashSet<usize> {
+    use SelectionReason::{ColdStart, NotPaying, NothingLearned, SmallCatalog};
     if epoch.mode != SelectionMode::All {
         return likely.collect();
     }
     // If marking a few tools saves nothing, all tools are loaded at once.
     match epoch.reason {
-        Some(
-            SelectionReason::NotPaying
-            | SelectionReason::SmallCatalog
-            | SelectionReason::ColdStart
-            | SelectionReason::NothingLearned,
-        ) => positions.iter().copied().collect(),
+        Some(NotPaying | SmallCatalog | ColdStart | NothingLearned) => {
+            positions.iter().copied().collect()
+        }
         _ => HashSet::new(),
     }
 }

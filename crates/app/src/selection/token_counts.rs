@@ -64,11 +64,8 @@ impl DefinitionSizes {
             if let Some(total) = totals.get(&id) {
                 return *total;
             }
-            let estimate: u64 = catalog
-                .tools()
-                .iter()
-                .map(|tool| estimate_tokens(&tool.definition))
-                .sum();
+            let tools = catalog.tools().iter();
+            let estimate: u64 = tools.map(|tool| estimate_tokens(&tool.definition)).sum();
             if totals.len() >= 256 {
                 totals.clear();
             }
@@ -76,13 +73,9 @@ impl DefinitionSizes {
         }
         let (sizes, catalog) = (Arc::clone(self), Arc::clone(catalog));
         let count = move || {
-            let total = catalog
-                .tools()
-                .iter()
-                .map(|tool| sizes.of(&tool.definition))
-                .sum();
-            let mut totals = sizes.totals.lock();
-            totals.insert(id, total);
+            let tools = catalog.tools().iter();
+            let total = tools.map(|tool| sizes.of(&tool.definition)).sum();
+            sizes.totals.lock().insert(id, total);
         };
         if let Ok(runtime) = tokio::runtime::Handle::try_current() {
             runtime.spawn_blocking(count);

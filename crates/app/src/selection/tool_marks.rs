@@ -35,32 +35,28 @@ pub(super) fn marks(
         .collect();
     // Later overrides win: narrow scopes after wide ones, new ones after old ones.
     holding.sort_by_key(|one| (width(&one.scope), one.created_at, one.id));
-    tools
-        .iter()
-        .map(|tool| {
-            let is_pinned = fits_any(&options.pins, tool);
-            let mut mark = if fits_any(&options.bans, tool) {
-                ToolMark::Exclude
-            } else if is_pinned {
-                ToolMark::Pin
-            } else if is_gated && ReadOnlyHint::of_definition(&tool.definition) != ReadOnlyHint::Yes
-            {
-                ToolMark::Exclude
-            } else {
-                ToolMark::None
+    let mark_of = |tool: &CatalogTool| {
+        let may_write = || ReadOnlyHint::of_definition(&tool.definition) != ReadOnlyHint::Yes;
+        let mut mark = if fits_any(&options.bans, tool) {
+            ToolMark::Exclude
+        } else if fits_any(&options.pins, tool) {
+            ToolMark::Pin
+        } else if is_gated && may_write() {
+            ToolMark::Exclude
+        } else {
+            ToolMark::None
+        };
+        let is_it = |one: &&&ToolOverride| tool.name == one.tool || tool.tool.is_named(&one.tool);
+        for one in holding.iter().filter(is_it) {
+            mark = match one.action {
+                OverrideAction::Include => ToolMark::Include,
+                OverrideAction::Exclude | OverrideAction::Forbid => ToolMark::Exclude,
+                OverrideAction::Pin => ToolMark::Pin,
             };
-            let is_it =
-                |one: &&&ToolOverride| tool.name == one.tool || tool.tool.is_named(&one.tool);
-            for one in holding.iter().filter(is_it) {
-                mark = match one.action {
-                    OverrideAction::Include => ToolMark::Include,
-                    OverrideAction::Exclude | OverrideAction::Forbid => ToolMark::Exclude,
-                    OverrideAction::Pin => ToolMark::Pin,
-                };
-            }
-            mark
-        })
-        .collect()
+        }
+        mark
+    };
+    tools.iter().map(mark_of).collect()
 }
 
 /// Returns the positions of the tools that are hidden from a client in any case: by the decision of

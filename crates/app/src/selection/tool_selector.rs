@@ -49,6 +49,20 @@ pub(super) struct SelectedTools {
     pub(super) size_choice: Option<SizeChoice>,
 }
 
+impl SelectedTools {
+    /// Returns tools that were selected without a prediction.
+    fn of(tools: Vec<usize>, mode: SelectionMode, reason: Option<SelectionReason>) -> Self {
+        Self {
+            tools,
+            mode,
+            reason,
+            search_first: true,
+            expected_coverage: None,
+            size_choice: None,
+        }
+    }
+}
+
 /// The tools of a catalog as candidates of a list.
 pub(super) struct OfferCandidates<'a> {
     pub(super) tools: &'a [CatalogTool],
@@ -106,7 +120,6 @@ impl<'a> SelectionInputs<'a> {
 /// The source of the size of a list whose size may be explored.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct SizeSource<'a> {
-    /// The draw of a new size.
     pub(super) draw: SizeDraw,
     /// The earlier decision about the list. It stays while its size is possible.
     pub(super) earlier: Option<&'a SizeChoice>,
@@ -158,19 +171,13 @@ impl ToolSelector {
         kept: &HashSet<ToolRef>,
         source: Option<SizeSource<'_>>,
     ) -> SelectedTools {
-        let SelectionInputs {
-            policy,
-            request,
-            catalog,
-            marks,
-            ..
-        } = *inputs;
+        let (policy, request, catalog) = (inputs.policy, inputs.request, inputs.catalog);
         let options = inputs.options();
         let tools = catalog.tools();
         let bounds = options.bounds();
         let candidates = OfferCandidates {
             tools,
-            marks,
+            marks: inputs.marks,
             kept,
             app_only: catalog.app_only(),
             sizes: &self.sizes,
@@ -205,18 +212,13 @@ impl ToolSelector {
             let (ranked, mode) = self.cold_start_order(request, catalog).await;
             return match size {
                 Err(why) => whole_list(why, reason),
-                Ok(n) => SelectedTools {
-                    tools: self.choose_tools(inputs, &candidates, &ranked, n).shown,
-                    mode,
-                    reason: Some(reason),
-                    search_first: true,
-                    expected_coverage: None,
-                    size_choice: None,
-                },
+                Ok(n) => {
+                    let chosen = self.choose_tools(inputs, &candidates, &ranked, n);
+                    SelectedTools::of(chosen.shown, mode, Some(reason))
+                }
             };
         }
-        let prediction = self.predictor.predict_for_list(request, catalog).await;
-        let Some(prediction) = prediction else {
+        let Some(prediction) = self.predictor.predict_for_list(request, catalog).await else {
             return self.frequent_or_pool(inputs, &candidates, size).await;
         };
         let next = ranking(&prediction.ranked);
@@ -341,14 +343,8 @@ impl ToolSelector {
     ) -> Option<SelectedTools> {
         let choice = choose_by_topic(inputs, candidates, forecast)?;
         (self.warnings).check_budget(inputs.request, inputs.options(), &choice);
-        Some(SelectedTools {
-            tools: choice.shown,
-            mode: SelectionMode::Context,
-            reason,
-            search_first: true,
-            expected_coverage: None,
-            size_choice: None,
-        })
+        let mode = SelectionMode::Context;
+        Some(SelectedTools::of(choice.shown, mode, reason))
     }
 
     /// Selects tools after the predictor failed: by call frequency, or else the default pool.
@@ -366,14 +362,10 @@ impl ToolSelector {
         }
         match size {
             Err(why) => whole_list(why, reason),
-            Ok(n) => SelectedTools {
-                tools: self.choose_tools(inputs, candidates, &ranked, n).shown,
-                mode: SelectionMode::Frequency,
-                reason: Some(reason),
-                search_first: true,
-                expected_coverage: None,
-                size_choice: None,
-            },
+            Ok(n) => {
+                let chosen = self.choose_tools(inputs, candidates, &ranked, n);
+                SelectedTools::of(chosen.shown, SelectionMode::Frequency, Some(reason))
+            }
         }
     }
 
@@ -432,14 +424,8 @@ fn choose_pool(
     tools.retain(|at| candidates.decision(*at) != ToolDecision::Banned);
     tools.sort_unstable();
     tools.dedup();
-    Some(SelectedTools {
-        tools,
-        mode: SelectionMode::Pool,
-        reason: Some(reason),
-        search_first: true,
-        expected_coverage: None,
-        size_choice: None,
-    })
+    let reason = Some(reason);
+    Some(SelectedTools::of(tools, SelectionMode::Pool, reason))
 }
 
 /// Returns the positions of the default pool, ascending: the tools of all pools for the profile
@@ -460,11 +446,7 @@ pub(super) fn default_pool(
     };
     let pools: Vec<&Pool> = options.pools.iter().filter(is_called_for).collect();
     let is_in = |tool: &CatalogTool| pools.iter().any(|pool| fits_any(&pool.tools, tool));
-    let all = tools.iter().enumerate();
-    let pool: Vec<usize> = all
-        .filter(|(_, tool)| is_in(tool))
-        .map(|(at, _)| at)
-        .collect();
+    let pool: Vec<usize> = (0..tools.len()).filter(|at| is_in(&tools[*at])).collect();
     if pool.is_empty() {
         (0..tools.len()).collect()
     } else {
@@ -497,9 +479,7 @@ fn explore(
         n_fitting: longest.shown.len() - longest.n_kept,
         bounds: &bounds,
     };
-    let kept = source
-        .earlier
-        .and_then(|it| catalog.keep(greedy, share, it));
+    let kept = (source.earlier).and_then(|it| catalog.keep(greedy, share, it));
     kept.or_else(|| catalog.explore(greedy, share, source.draw))
 }
 
@@ -524,12 +504,8 @@ fn explored_size(
 
 fn all_tools(reason: SelectionReason) -> SelectedTools {
     SelectedTools {
-        tools: Vec::new(),
-        mode: SelectionMode::All,
-        reason: Some(reason),
         search_first: false,
-        expected_coverage: None,
-        size_choice: None,
+        ..SelectedTools::of(Vec::new(), SelectionMode::All, Some(reason))
     }
 }
 
@@ -555,8 +531,6 @@ fn typical_ranking(tools: &[CatalogTool]) -> Vec<(usize, f64)> {
             n_bytes: tool.definition.len(),
         })
         .collect();
-    initial_order(&unknown)
-        .into_iter()
-        .map(|at| (at, 0.0))
-        .collect()
+    let order = initial_order(&unknown).into_iter();
+    order.map(|at| (at, 0.0)).collect()
 }

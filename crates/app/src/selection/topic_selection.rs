@@ -28,13 +28,9 @@ pub(super) fn choose_by_topic(
     let fits = request.intent.map_or(&[][..], |intent| &intent.fits);
     let asked = RequestedTools::of(&topic, fits);
     let may_write = |at: usize| is_write(described[at].name, described[at].read_only);
-    Some(choose_by_intent(
-        candidates,
-        &asked,
-        forecast,
-        &options.bounds(),
-        may_write,
-    ))
+    let bounds = options.bounds();
+    let choice = choose_by_intent(candidates, &asked, forecast, &bounds, may_write);
+    Some(choice)
 }
 
 fn topic_tool(tool: &CatalogTool) -> TopicTool<'_> {

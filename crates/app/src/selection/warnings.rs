@@ -51,10 +51,8 @@ impl ListWarnings {
         if choice.n_over_budget == 0 {
             return;
         }
-        self.observer.observe_from(
-            &Event::BudgetShort,
-            &EventOrigin::of_session(request.principal, request.session),
-        );
+        let origin = EventOrigin::of_session(request.principal, request.session);
+        (self.observer).observe_from(&Event::BudgetShort, &origin);
         let is_short = choice.shown.len() < options.min_tools;
         if is_short && is_first(&self.of_budget, request) {
             let profile = request.profile.unwrap_or_default();
@@ -74,20 +72,14 @@ impl ListWarnings {
         options: &FilteringConfig,
         catalog: &Catalog,
     ) {
-        let pins = &options.pins;
-        if pins.is_empty() {
-            return;
-        }
-        if !is_first(&self.of_pins, request) {
+        if options.pins.is_empty() || !is_first(&self.of_pins, request) {
             return;
         }
         let profile = request.profile.unwrap_or_default();
         let tools = catalog.tools();
-        for pin in pins {
-            if tools
-                .iter()
-                .any(|tool| fits_any(std::slice::from_ref(pin), tool))
-            {
+        for pin in &options.pins {
+            let patterns = std::slice::from_ref(pin);
+            if tools.iter().any(|tool| fits_any(patterns, tool)) {
                 continue;
             }
             let names: Vec<&str> = tools.iter().map(|tool| tool.name.as_str()).collect();
@@ -105,6 +97,5 @@ impl ListWarnings {
 /// Returns whether this is the first warning of its kind for a profile.
 fn is_first(warned: &Mutex<HashSet<String>>, request: &ListRequest<'_>) -> bool {
     let profile = request.profile.unwrap_or_default().to_owned();
-    let mut warned = warned.lock();
-    warned.insert(profile)
+    warned.lock().insert(profile)
 }

@@ -51,10 +51,7 @@ pub(super) fn refuses(
 /// Arguments and results of calls are ignored, because a third party may have written them; their
 /// text must not unlock writing.
 fn access(stated: &StatedIntent, lexicon: &Lexicon) -> Option<Access> {
-    let of = |text: &str| {
-        let analysis = IntentAnalysis::of(text, lexicon);
-        intended_access(text, &analysis)
-    };
+    let of = |text: &str| intended_access(text, &IntentAnalysis::of(text, lexicon));
     let declared = stated.declared.as_deref().and_then(of);
     declared.or_else(|| of(&stated.sought))
 }

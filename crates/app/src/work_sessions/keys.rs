@@ -44,7 +44,6 @@ impl SessionKeys {
         Some(WorkSessionKey(hash))
     }
 
-    /// Returns the key of a window of a client.
     pub(super) fn window(&self, client: &ClientKey, number: usize) -> WorkSessionKey {
         let hash = self.hash(&["window", &client.0.to_string(), &number.to_string()]);
         WorkSessionKey(hash)

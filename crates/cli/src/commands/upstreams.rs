@@ -144,8 +144,9 @@ fn merge_upstreams(
 /// Returns the rank of a state: the higher, the more it says.
 fn rank(live: &Value) -> u8 {
     match live["state"].as_str() {
-        Some("available") => 2,
-        Some("unavailable") => 1,
+        Some("available") => 3,
+        Some("unavailable") => 2,
+        Some("starting") => 1,
         _ => 0,
     }
 }

@@ -424,6 +424,13 @@ impl Message {
         self.is_batch
     }
 
+    /// Returns whether the message, or a part of a batch, has this method.
+    #[must_use]
+    pub fn has_method(&self, method: &str) -> bool {
+        let mut parts = self.envelopes().iter();
+        parts.any(|part| part.method() == Some(method))
+    }
+
     /// Returns the JSON text of `params`.
     #[must_use]
     pub fn params(&self, envelope: &Envelope) -> Option<&str> {

@@ -4,6 +4,7 @@
 use std::borrow::Cow;
 
 use crate::mcp::edit::member;
+use crate::mcp::message::{Message, MessageKind};
 use crate::mcp::protocol::Revision;
 use crate::mcp::rpc_error::{RpcError, RpcErrorCode};
 use crate::mcp::scan::{members, unescape};
@@ -131,6 +132,14 @@ impl<'a> RequestMeta<'a> {
         }
         Ok(())
     }
+}
+
+/// Returns whether a message is a request that names its revision, as those of modern revisions do.
+#[must_use]
+pub fn is_modern_request(message: &Message) -> bool {
+    let request = message.single();
+    let request = request.filter(|part| part.kind() == MessageKind::Request);
+    request.is_some_and(|part| RequestMeta::read(message.params(part)).revision().is_some())
 }
 
 #[cfg(test)]

@@ -52,10 +52,8 @@ impl Topic {
     /// of [`Self::ALL`].
     #[must_use]
     pub fn revision(self, all: &[u64; Self::ALL.len()]) -> u64 {
-        // By position, because the array follows the order of `ALL`.
-        let mut topics = Self::ALL.iter().zip(all);
-        let own = topics.find(|(topic, _)| **topic == self);
-        own.map_or(0, |(_, revision)| *revision)
+        // `ALL` has the topics in the order of their declaration.
+        all[self as usize]
     }
 }
 

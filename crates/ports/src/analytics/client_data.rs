@@ -99,14 +99,8 @@ impl ClientRow {
         listing: &str,
         listed_at: Timestamp,
     ) -> Result<Self, StoreError> {
-        let mut row = Self {
-            kind: "tools_listed",
-            row: json!({}),
-        };
-        row.insert("session", &session)?;
-        row.insert("listing", listing)?;
-        row.insert("listed_at", &listed_at)?;
-        Ok(row)
+        let row = json!({"session": session, "listing": listing, "listed_at": listed_at});
+        Self::new("tools_listed", &row)
     }
 
     /// Returns the row of a list that was shown to the client.
@@ -186,13 +180,13 @@ impl ClientRow {
         Ok(Self { kind, row })
     }
 
-    fn insert<T: Serialize + ?Sized>(&mut self, name: &str, value: &T) -> Result<(), StoreError> {
+    fn insert(&mut self, name: &str, value: &impl Serialize) -> Result<(), StoreError> {
         self.row[name] = to_json(value)?;
         Ok(())
     }
 }
 
-fn to_json<T: Serialize + ?Sized>(value: &T) -> Result<Value, StoreError> {
+fn to_json(value: &impl Serialize) -> Result<Value, StoreError> {
     serde_json::to_value(value).map_err(|source| StoreError::Failed {
         operation: "write a row as JSON",
         source: source.into(),

@@ -71,11 +71,8 @@ impl Clause {
                 let one = scores(predictor, &request(1, 12)).await?;
                 scores(predictor, &request(2, 5)).await?;
                 let again = scores(predictor, &request(3, 12)).await?;
-                expect_equal(
-                    &one,
-                    &again,
-                    "the second of two equal requests got other scores",
-                )
+                let otherwise = "the second of two equal requests got other scores";
+                expect_equal(&one, &again, otherwise)
             }
             Self::ARequestWithoutToolsGetsNoScores => {
                 let mut empty = request(1, 0);
@@ -87,11 +84,8 @@ impl Clause {
                 let together = join_all(requests.iter().map(|one| scores(predictor, one))).await;
                 for (request, together) in requests.iter().zip(together) {
                     let alone = scores(predictor, request).await?;
-                    expect_equal(
-                        &alone,
-                        &together?,
-                        "a request got the scores of another one",
-                    )?;
+                    let otherwise = "a request got the scores of another one";
+                    expect_equal(&alone, &together?, otherwise)?;
                 }
                 Ok(())
             }
@@ -140,11 +134,8 @@ impl Clause {
                 let _ = poll_immediate(&mut sent).await;
                 drop(sent);
                 let next = scores(predictor, &request(3, 3)).await?;
-                expect_equal(
-                    &expected,
-                    &next,
-                    "the request after a dropped one got other scores",
-                )
+                let otherwise = "the request after a dropped one got other scores";
+                expect_equal(&expected, &next, otherwise)
             }
         }
     }

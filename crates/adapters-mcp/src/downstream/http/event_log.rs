@@ -146,10 +146,8 @@ impl EventLog {
         if streams.is_closed {
             return Err(StreamError::Closed);
         }
-        let next = streams
-            .by_number
-            .get(&STANDALONE)
-            .map_or(1, EventQueue::unread);
+        let standalone = streams.by_number.get(&STANDALONE);
+        let next = standalone.map_or(1, EventQueue::unread);
         Ok(streams.read_from(STANDALONE, next))
     }
 
@@ -163,10 +161,8 @@ impl EventLog {
             .split_once('-')
             .and_then(|(stream, event)| Some((stream.parse().ok()?, event.parse::<u64>().ok()?)))
             .ok_or(StreamError::UnknownEvent)?;
-        let stream = streams
-            .by_number
-            .get(&number)
-            .ok_or(StreamError::UnknownEvent)?;
+        let stream = streams.by_number.get(&number);
+        let stream = stream.ok_or(StreamError::UnknownEvent)?;
         let next = event.saturating_add(1);
         if next < stream.first() || next > stream.end() {
             return Err(StreamError::UnknownEvent);
@@ -248,8 +244,7 @@ impl EventLog {
     /// Ends the wait for the answer to a request.
     pub(super) fn finish(&self, id: &RequestId) {
         let mut streams = self.streams.lock();
-        let number = streams.of_request.get(id).copied();
-        if let Some(number) = number {
+        if let Some(number) = streams.of_request.get(id).copied() {
             streams.request_ended(id, number);
             streams.enforce_retention(number);
         }

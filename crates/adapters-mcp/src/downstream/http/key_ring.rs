@@ -43,9 +43,8 @@ pub struct KeyRing {
 
 impl fmt::Debug for KeyRing {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_set()
-            .entries(self.keys.iter().map(|(_, principal)| principal.as_str()))
-            .finish()
+        let names = self.principals().map(Principal::as_str);
+        f.debug_set().entries(names).finish()
     }
 }
 

@@ -7,7 +7,7 @@ use axum::body::Body;
 use axum::extract::State;
 use axum::response::Response;
 use bytes::Bytes;
-use http::{HeaderValue, Method, Request, StatusCode, header};
+use http::{Method, Request, StatusCode};
 use riglm_app::proxy::{ClientIdentity, ClientSession};
 use riglm_domain::mcp::protocol::Transport;
 use riglm_domain::mcp::rpc_error::{RpcError, RpcErrorCode};
@@ -25,13 +25,12 @@ pub(super) async fn open(State(port): State<Arc<ServerState>>, request: Request<
         Err(refusal) => return *refusal,
     };
     if head.method != Method::GET {
-        return not_allowed("GET");
+        return reply::not_allowed("GET");
     }
     let (link, events) = SseLink::new();
     let link = Arc::new(link);
-    let accepted = port
-        .proxy
-        .accept(Transport::Sse, &principal, Arc::<SseLink>::clone(&link));
+    let receiver = Arc::<SseLink>::clone(&link);
+    let accepted = port.proxy.accept(Transport::Sse, &principal, receiver);
     let session = match accepted {
         Ok(session) => session,
         Err(error) => return reply::error(StatusCode::SERVICE_UNAVAILABLE, &error, None),
@@ -45,13 +44,11 @@ pub(super) async fn open(State(port): State<Arc<ServerState>>, request: Request<
             return reply::empty(StatusCode::INTERNAL_SERVER_ERROR);
         }
     };
-    let endpoint = Bytes::from(format!(
-        "event: endpoint\ndata: /messages?sessionId={id}\n\n"
-    ));
+    let endpoint = format!("event: endpoint\ndata: /messages?sessionId={id}\n\n");
     let revoked = request::revocation(&port, &head.headers);
     let client = StreamClient { port, id, session };
     let body = futures_util::stream::unfold(
-        (Some(endpoint), events, client, revoked),
+        (Some(Bytes::from(endpoint)), events, client, revoked),
         |(endpoint, mut events, client, mut revoked)| async move {
             let chunk = if let Some(endpoint) = endpoint {
                 endpoint
@@ -66,10 +63,8 @@ pub(super) async fn open(State(port): State<Arc<ServerState>>, request: Request<
                 }
             };
             client.session.touch();
-            Some((
-                Ok::<_, std::convert::Infallible>(chunk),
-                (None, events, client, revoked),
-            ))
+            let chunk = Ok::<_, std::convert::Infallible>(chunk);
+            Some((chunk, (None, events, client, revoked)))
         },
     );
     sse_response(Body::from_stream(body))
@@ -77,33 +72,28 @@ pub(super) async fn open(State(port): State<Arc<ServerState>>, request: Request<
 
 /// Serves one HTTP request to `/messages`.
 pub(super) async fn post(State(port): State<Arc<ServerState>>, request: Request<Body>) -> Response {
+    let received = receive(&port, request).await;
+    received.unwrap_or_else(|refusal| *refusal)
+}
+
+async fn receive(port: &ServerState, request: Request<Body>) -> Result<Response, Box<Response>> {
     let (head, body) = request.into_parts();
-    let principal = match request::admit(&port, &head) {
-        Ok(principal) => principal,
-        Err(refusal) => return *refusal,
-    };
+    let principal = request::admit(port, &head)?;
     if head.method != Method::POST {
-        return not_allowed("POST");
+        return Ok(reply::not_allowed("POST"));
     }
     let Some(id) = head.uri.query().and_then(session_id) else {
-        return reply::invalid(
-            StatusCode::BAD_REQUEST,
-            "the parameter sessionId is missing",
-        );
+        let text = "the parameter sessionId is missing";
+        return Ok(reply::invalid(StatusCode::BAD_REQUEST, text));
     };
     let Some((session, _)) = port.legacy.find(id, &ClientIdentity::from(&principal)) else {
         let text = "the session is unknown or has ended; open a new one at /sse";
         let error = RpcError::new(RpcErrorCode::SessionNotFound, text);
-        return reply::error(StatusCode::NOT_FOUND, &error, None);
+        return Ok(reply::error(StatusCode::NOT_FOUND, &error, None));
     };
-    if let Err(refusal) = request::count_message(&port, &principal) {
-        return *Box::<Response>::from(refusal);
-    }
+    request::count_message(port, &principal)?;
     let limit = port.proxy.limits().request_body_bytes;
-    let message = match request::message(&head.headers, body, limit).await {
-        Ok(message) => message,
-        Err(refusal) => return *refusal,
-    };
+    let message = request::message(&head.headers, body, limit).await?;
     // On a separate task, so that the message is forwarded completely even if the connection
     // breaks.
     let forwarded = tokio::spawn(async move {
@@ -113,25 +103,16 @@ pub(super) async fn post(State(port): State<Arc<ServerState>>, request: Request<
         }
         Ok::<(), RpcError>(())
     });
-    match forwarded.await {
+    Ok(match forwarded.await {
         Ok(Ok(())) => reply::empty(StatusCode::ACCEPTED),
         Ok(Err(error)) => reply::error(reply::status_of(error.code), &error, None),
         Err(_) => reply::empty(StatusCode::INTERNAL_SERVER_ERROR),
-    }
-}
-
-fn not_allowed(allowed: &'static str) -> Response {
-    let mut response = reply::empty(StatusCode::METHOD_NOT_ALLOWED);
-    response
-        .headers_mut()
-        .insert(header::ALLOW, HeaderValue::from_static(allowed));
-    response
+    })
 }
 
 fn session_id(query: &str) -> Option<&str> {
-    query
-        .split('&')
-        .find_map(|pair| pair.strip_prefix("sessionId="))
+    let mut pairs = query.split('&');
+    pairs.find_map(|pair| pair.strip_prefix("sessionId="))
 }
 
 /// The client of a stream. When the stream is dropped, its session ends.

@@ -3,7 +3,7 @@
 use std::sync::{Arc, OnceLock, Weak};
 
 use riglm_app::proxy::{ClientSession, ReservedMemory};
-use riglm_domain::mcp::message::{Envelope, Message};
+use riglm_domain::mcp::message::Message;
 
 /// The session of a link, once it is known. It is not kept alive.
 #[derive(Debug, Default)]
@@ -40,9 +40,7 @@ pub(super) fn with_reservation(
         }
     };
     let answers = message.envelopes().iter().filter(|part| part.is_response());
-    let errors: Vec<String> = answers
-        .map(|part: &Envelope| error.to_json(part.id()))
-        .collect();
+    let errors: Vec<String> = answers.map(|part| error.to_json(part.id())).collect();
     if errors.is_empty() {
         tracing::debug!("dropped a message: its client has too much unread data");
         return None;

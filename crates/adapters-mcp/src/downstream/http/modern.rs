@@ -39,11 +39,9 @@ pub(super) use session_map::{KeyedSession, SessionMap};
 const OWN_IDS: &str = "riglm.c:";
 
 pub(super) fn names_modern_revision(headers: &HeaderMap) -> bool {
-    headers
-        .get_all(PROTOCOL_VERSION)
-        .iter()
-        .filter_map(|value| value.to_str().ok())
-        .any(|version| Revision::new(version).is_modern())
+    let values = headers.get_all(PROTOCOL_VERSION).iter();
+    let mut versions = values.filter_map(|value| value.to_str().ok());
+    versions.any(|version| Revision::new(version).is_modern())
 }
 
 /// Returns whether a message that was posted with these headers is modern: the header names a
@@ -90,10 +88,8 @@ pub(super) async fn post(
         tracing::debug!("ignored notifications/cancelled: closing the response cancels a request");
         return Ok(reply::empty(StatusCode::ACCEPTED));
     }
-    let (session, link) = port
-        .modern
-        .find_or_accept(&port.proxy, &key)
-        .map_err(|error| Box::new(error_response(&error, id.as_ref())))?;
+    let found = port.modern.find_or_accept(&port.proxy, &key);
+    let (session, link) = found.map_err(|error| Box::new(error_response(&error, id.as_ref())))?;
     if !is_request {
         return Ok(match streamable::forward(session, message).await {
             Ok(()) => reply::empty(StatusCode::ACCEPTED),
@@ -118,9 +114,7 @@ fn prepare(
     headers: &HeaderMap,
     message: &Message,
 ) -> Result<(ClientKey, Message), RpcError> {
-    let params = message
-        .single()
-        .and_then(|envelope| message.params(envelope));
+    let params = (message.single()).and_then(|envelope| message.params(envelope));
     let meta = RequestMeta::read(params);
     check::message(headers, message, &meta)?;
     let param_headers = check::param_headers(headers)?;

@@ -6,11 +6,12 @@ use std::time::Duration;
 use axum::body::Body;
 use axum::response::Response;
 use bytes::{BufMut, Bytes, BytesMut};
-use http::{HeaderValue, StatusCode, header};
+use http::{HeaderName, header};
 use riglm_app::proxy::ClientSession;
 use riglm_ports::authenticator::Revocation;
 
 use super::event_log::{StreamEvent, StreamReader};
+use super::reply;
 
 /// The interval of comments on a silent stream, so that a dead connection is noticed.
 pub(super) const KEEP_ALIVE: Duration = Duration::from_secs(15);
@@ -59,12 +60,11 @@ pub(super) fn event_stream(
         is_over,
     };
     // The first chunk is never empty, so that the server sends the headers at once.
-    let head = if head.is_empty() {
-        COMMENT
-    } else {
-        head.freeze()
-    };
-    let events = futures_util::stream::unfold((Some(head), reader), |(head, mut reader)| async {
+    if head.is_empty() {
+        head.put(COMMENT);
+    }
+    let start = (Some(head.freeze()), reader);
+    let events = futures_util::stream::unfold(start, |(head, mut reader)| async {
         if let Some(head) = head {
             return Some((head, (None, reader)));
         }
@@ -96,18 +96,11 @@ pub(super) fn event_stream(
 /// Returns a response of server-sent events with this body.
 pub(super) fn sse_response(body: Body) -> Response {
     let mut response = Response::new(body);
-    *response.status_mut() = StatusCode::OK;
-    let headers = response.headers_mut();
-    headers.insert(
-        header::CONTENT_TYPE,
-        HeaderValue::from_static("text/event-stream"),
-    );
-    headers.insert(
-        header::CACHE_CONTROL,
-        HeaderValue::from_static("no-cache, no-transform"),
-    );
+    let mut set = |name, value| reply::set_header(&mut response, name, value);
+    set(header::CONTENT_TYPE, "text/event-stream");
+    set(header::CACHE_CONTROL, "no-cache, no-transform");
     // Keeps nginx from buffering the events.
-    headers.insert("x-accel-buffering", HeaderValue::from_static("no"));
+    set(HeaderName::from_static("x-accel-buffering"), "no");
     response
 }
 

@@ -3,7 +3,7 @@
 use axum::body::Body;
 use axum::response::Response;
 use bytes::Bytes;
-use http::{HeaderValue, StatusCode, header};
+use http::{HeaderName, HeaderValue, StatusCode, header};
 use riglm_domain::mcp::message::RequestId;
 use riglm_domain::mcp::rpc_error::{RpcError, RpcErrorCode};
 
@@ -16,11 +16,20 @@ pub(super) fn empty(status: StatusCode) -> Response {
 pub(super) fn json(status: StatusCode, message: Bytes) -> Response {
     let mut response = Response::new(Body::from(message));
     *response.status_mut() = status;
-    response.headers_mut().insert(
-        header::CONTENT_TYPE,
-        HeaderValue::from_static("application/json"),
-    );
+    set_header(&mut response, header::CONTENT_TYPE, "application/json");
     response
+}
+
+/// Returns the response to a method that the address does not have.
+pub(super) fn not_allowed(allowed: &'static str) -> Response {
+    let mut response = empty(StatusCode::METHOD_NOT_ALLOWED);
+    set_header(&mut response, header::ALLOW, allowed);
+    response
+}
+
+pub(super) fn set_header(response: &mut Response, name: HeaderName, value: &'static str) {
+    let value = HeaderValue::from_static(value);
+    response.headers_mut().insert(name, value);
 }
 
 /// Returns a response with an error of the proxy, for the request `id` or without an id.
@@ -28,26 +37,19 @@ pub(super) fn error(status: StatusCode, error: &RpcError, id: Option<&RequestId>
     let mut response = json(status, Bytes::from(error.to_json(id)));
     // Capacity may become free at any time, and the message rate is limited per second.
     if error.code == RpcErrorCode::LimitReached {
-        response
-            .headers_mut()
-            .insert(header::RETRY_AFTER, HeaderValue::from_static("1"));
+        set_header(&mut response, header::RETRY_AFTER, "1");
     }
     if status == StatusCode::UNAUTHORIZED {
-        response.headers_mut().insert(
-            header::WWW_AUTHENTICATE,
-            HeaderValue::from_static("Bearer realm=\"riglm\""),
-        );
+        let realm = "Bearer realm=\"riglm\"";
+        set_header(&mut response, header::WWW_AUTHENTICATE, realm);
     }
     response
 }
 
 /// Returns a response that refuses an HTTP request without a valid MCP message.
 pub(super) fn invalid(status: StatusCode, text: &str) -> Response {
-    error(
-        status,
-        &RpcError::new(RpcErrorCode::InvalidRequest, text),
-        None,
-    )
+    let refusal = RpcError::new(RpcErrorCode::InvalidRequest, text);
+    error(status, &refusal, None)
 }
 
 /// Returns the HTTP status of an error that answers no request.

@@ -23,9 +23,9 @@ use riglm_ports::authenticator::Revocation;
 
 use super::port::ServerState;
 use super::reply;
-use crate::compact::compact;
 use crate::downstream::refusal::{too_large, unreadable};
 use crate::trace_headers;
+use riglm_adapters_programs::compact::compact;
 
 /// The maximum size of all headers of a request.
 const MAX_HEAD_BYTES: usize = 64 << 10;
@@ -67,21 +67,16 @@ pub(super) fn admit(port: &ServerState, head: &Parts) -> Result<Principal, Box<R
 /// Checks the size of the headers, `Host`, `Origin` and the key of a request.
 pub(super) fn check_sender(port: &ServerState, head: &Parts) -> Result<Principal, Refusal> {
     let headers = &head.headers;
-    let n_bytes: usize = headers
-        .iter()
-        .map(|(name, value)| name.as_str().len() + value.len())
-        .sum();
-    if n_bytes > MAX_HEAD_BYTES {
+    let sizes = (headers.iter()).map(|(name, value)| name.as_str().len() + value.len());
+    if sizes.sum::<usize>() > MAX_HEAD_BYTES {
         let text = "the headers of this request are too large";
         let status = StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE;
         return Err(Refusal::invalid(status, text));
     }
     let values = |name| headers.get_all(name).iter().map(HeaderValue::as_bytes);
     let target = head.uri.authority().map(http::uri::Authority::as_str);
-    if let Err(refused) = port
-        .admission
-        .check(values(header::HOST), values(header::ORIGIN), target)
-    {
+    let (hosts, origins) = (values(header::HOST), values(header::ORIGIN));
+    if let Err(refused) = port.admission.check(hosts, origins, target) {
         let advice = refused.advice("listen");
         log_refusal(&advice, headers);
         return Err(Refusal {
@@ -126,11 +121,8 @@ pub(super) fn admit_with_profile(
     profile: Option<&str>,
 ) -> Result<ClientIdentity, Box<Response>> {
     let principal = admit(port, head)?;
-    let profile = match profile {
-        None => None,
-        // After authentication, so that only known clients can find out which profiles exist.
-        Some(name) => Some(known_profile(port, name).map_err(Box::<Response>::from)?),
-    };
+    // After authentication, so that only known clients can find out which profiles exist.
+    let profile = profile.map(|name| known_profile(port, name)).transpose()?;
     Ok(ClientIdentity { principal, profile })
 }
 
@@ -146,11 +138,9 @@ pub(super) fn known_profile(port: &ServerState, name: &str) -> Result<ProfileNam
 /// Counts a message of an authenticated client for the rate limit. The body of a message over the
 /// limit is not read.
 pub(super) fn count_message(port: &ServerState, principal: &Principal) -> Result<(), Refusal> {
+    let status = StatusCode::TOO_MANY_REQUESTS;
     let counted = port.proxy.admit_message(principal, Instant::now());
-    counted.map_err(|error| Refusal {
-        status: StatusCode::TOO_MANY_REQUESTS,
-        error,
-    })
+    counted.map_err(|error| Refusal { status, error })
 }
 
 fn bearer(headers: &HeaderMap) -> Option<&str> {
@@ -190,14 +180,13 @@ pub(super) fn is_json(headers: &HeaderMap) -> bool {
 /// Reads a JSON body of at most `limit` bytes.
 pub(super) async fn read_body(
     headers: &HeaderMap,
-    body: Body,
+    mut body: Body,
     limit: usize,
 ) -> Result<Bytes, Refusal> {
     if !is_json(headers) {
         let text = "the content type must be application/json";
         return Err(Refusal::invalid(StatusCode::UNSUPPORTED_MEDIA_TYPE, text));
     }
-    let mut body = body;
     match tokio::time::timeout(BODY_WITHIN, collect(&mut body, limit)).await {
         Ok(Ok(bytes)) => Ok(bytes),
         Ok(Err(BodyError::TooLarge)) => {

@@ -78,9 +78,8 @@ async fn serve(
         let request = AdmittedRequest::admit(port, endpoint, provider, &head)?;
         if endpoint == Endpoint::List {
             let agent = request.session().await?;
-            return AgentRequest { request, agent }
-                .tool_list(&head.headers)
-                .await;
+            let request = AgentRequest { request, agent };
+            return request.tool_list(&head.headers).await;
         }
         let asked = request.read_blocks(endpoint, &head.headers, body).await?;
         let agent = request.session().await?;
@@ -155,9 +154,8 @@ impl AgentRequest {
         } else {
             array.search().map(|tool| tool.for_provider(provider))
         };
-        let n_loaded = array.tools().iter();
-        let n_loaded = n_loaded.filter(|tool| tool.loading == Loading::Loaded);
-        let n_loaded = n_loaded.count();
+        let is_loaded = |tool: &&AgentTool| tool.loading == Loading::Loaded;
+        let n_loaded = array.tools().iter().filter(is_loaded).count();
         let tools = array.tools().iter().filter(is_listed);
         let tools = tools.map(|tool| tool.for_provider(provider));
         let list = AgentList {
@@ -202,23 +200,21 @@ impl AgentRequest {
         asked: &BlockRequest,
     ) -> Result<Response, Problem> {
         let answers = asked.blocks.iter().map(|block| async move {
-            match endpoint {
+            let answer = match endpoint {
                 Endpoint::Search => self.search(block).await,
                 Endpoint::List | Endpoint::Call => self.answer(block).await,
-            }
+            };
+            answer.unwrap_or_else(|failure| failure)
         });
         let answers = join_all(answers).await;
         let array = self.agent.known_tools(&self.request.properties).await?;
         let text = self.body(asked, &answers, &array).to_string();
         let rooms = answers.into_iter().filter_map(|answer| answer.room);
-        let rooms = rooms.collect();
-        Ok(reply::json(
-            StatusCode::OK,
-            Bytes::from_owner(ReservedText {
-                text,
-                _rooms: rooms,
-            }),
-        ))
+        let text = ReservedText {
+            text,
+            _rooms: rooms.collect(),
+        };
+        Ok(reply::json(StatusCode::OK, Bytes::from_owner(text)))
     }
 
     /// Returns the results in the form in which the blocks came.
@@ -238,15 +234,12 @@ impl AgentRequest {
         }
     }
 
-    /// Answers a block: a search, or a call.
-    async fn answer(&self, block: &ToolBlock) -> BlockAnswer {
+    /// Answers a block: a search, or a call. An answer that came from no server is an error.
+    async fn answer(&self, block: &ToolBlock) -> Result<BlockAnswer, BlockAnswer> {
         if block.kind == BlockKind::Search {
             return self.search(block).await;
         }
-        let array = match self.agent.known_tools(&self.request.properties).await {
-            Ok(array) => array,
-            Err(error) => return error.into(),
-        };
+        let array = self.agent.known_tools(&self.request.properties).await?;
         let is_search = |tool: &AgentTool| tool.provider_name() == block.name;
         if array.search().is_some_and(is_search) {
             return self.search(block).await;
@@ -263,39 +256,29 @@ impl AgentRequest {
     }
 
     /// Calls a tool by its name in lists.
-    async fn call(&self, name: &str, arguments: &str) -> BlockAnswer {
-        match self.request_call(name, arguments).await {
-            Ok(RequestResult { text, room }) => BlockAnswer {
-                outcome: Outcome::Output(ToolOutput::read(&text)),
-                room,
-            },
-            Err(failure) => failure,
-        }
+    async fn call(&self, name: &str, arguments: &str) -> Result<BlockAnswer, BlockAnswer> {
+        let RequestResult { text, room } = self.request_call(name, arguments).await?;
+        let outcome = Outcome::Output(ToolOutput::read(&text));
+        Ok(BlockAnswer { outcome, room })
     }
 
-    async fn search(&self, block: &ToolBlock) -> BlockAnswer {
-        let array = match self.agent.known_tools(&self.request.properties).await {
-            Ok(array) => array,
-            Err(error) => return error.into(),
-        };
+    async fn search(&self, block: &ToolBlock) -> Result<BlockAnswer, BlockAnswer> {
+        let array = self.agent.known_tools(&self.request.properties).await?;
         let Some(search) = array.search() else {
-            return BlockAnswer::failure(NO_SEARCH);
+            return Err(BlockAnswer::failure(NO_SEARCH));
         };
-        match self.request_call(search.name(), &block.arguments).await {
-            Ok(RequestResult { text, room }) => {
-                let output = ToolOutput::read(&text);
-                let outcome = if output.is_error {
-                    Outcome::Output(output)
-                } else {
-                    // A found tool becomes a definition in the prompt.
-                    let limit = member(&block.arguments, "limit").and_then(|n| n.parse().ok());
-                    let names = found_names(&text, limit.unwrap_or(N_SCHEMAS));
-                    Outcome::Found(FoundTools { names, output })
-                };
-                BlockAnswer { outcome, room }
-            }
-            Err(failure) => failure,
-        }
+        let found = self.request_call(search.name(), &block.arguments).await?;
+        let RequestResult { text, room } = found;
+        let output = ToolOutput::read(&text);
+        let outcome = if output.is_error {
+            Outcome::Output(output)
+        } else {
+            // A found tool becomes a definition in the prompt.
+            let limit = member(&block.arguments, "limit").and_then(|n| n.parse().ok());
+            let names = found_names(&text, limit.unwrap_or(N_SCHEMAS));
+            Outcome::Found(FoundTools { names, output })
+        };
+        Ok(BlockAnswer { outcome, room })
     }
 
     /// Sends a call. Returns its result, or the answer if there is none.
@@ -355,10 +338,8 @@ fn found_names(result: &str, limit: usize) -> Vec<String> {
         .and_then(|text| serde_json::from_str(text).ok())
         .unwrap_or_default();
     let matches = found.matches.into_iter().take(limit.max(1));
-    matches
-        .chain(found.predicted_next)
-        .map(|tool| tool.name)
-        .collect()
+    let tools = matches.chain(found.predicted_next);
+    tools.map(|tool| tool.name).collect()
 }
 
 /// Returns a response with a tag of its text, without the text if the client has it.

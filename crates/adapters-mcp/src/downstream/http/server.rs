@@ -29,7 +29,7 @@ use super::connection_timeouts::{ConnectionPhase, FollowedSocket};
 use super::modern::Clients;
 use super::port::ServerState;
 use super::sdk::Agents;
-use super::sessions::Sessions;
+use super::sessions::{HeldSessions, Sessions};
 use super::{legacy_sse, sdk, streamable};
 
 /// The maximum read buffer of a connection. It also limits the head of a request, before any check
@@ -150,10 +150,8 @@ impl HttpServer {
         proxy.shutdown().await;
         close.cancel();
         connections.close();
-        if tokio::time::timeout(CLOSE_WITHIN, connections.wait())
-            .await
-            .is_err()
-        {
+        let closed = tokio::time::timeout(CLOSE_WITHIN, connections.wait()).await;
+        if closed.is_err() {
             tracing::debug!("client connections were still open at shutdown");
         }
     }
@@ -215,8 +213,10 @@ async fn serve_connection(stream: TcpStream, handlers: Routes, close: Cancellati
         socket: stream,
         phase: Arc::clone(&phase),
     };
-    let service = service_fn(|request| {
+    let sessions = HeldSessions::default();
+    let service = service_fn(|mut request: Request<Incoming>| {
         let (handlers, phase) = (handlers.clone(), Arc::clone(&phase));
+        request.extensions_mut().insert(sessions.clone());
         async move {
             phase.begin_answer();
             let response = handlers.serve(request).await?;

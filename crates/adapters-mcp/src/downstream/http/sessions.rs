@@ -1,13 +1,37 @@
 //! The transport sessions of the MCP server, by the id that their client sends.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 
+use http::Extensions;
 use parking_lot::Mutex;
 use riglm_app::proxy::{ClientIdentity, ClientSession};
 
 /// The number of additions after which ended sessions are removed from the map.
 const SWEEP_EVERY: usize = 64;
+
+/// The maximum number of sessions that one network connection keeps present.
+const MAX_HELD: usize = 16;
+
+/// The sessions whose clients have used one network connection, the newest ones. Their clients count
+/// as present as long as it is open.
+#[derive(Clone, Debug, Default)]
+pub(super) struct HeldSessions(Arc<Mutex<VecDeque<Arc<()>>>>);
+
+impl HeldSessions {
+    /// Adds a session to those of the connection of a request with these extensions.
+    pub(super) fn hold(extensions: &Extensions, session: &ClientSession) {
+        let Some(Self(held)) = extensions.get() else {
+            return;
+        };
+        let (mut held, presence) = (held.lock(), session.presence());
+        if !held.iter().any(|known| Arc::ptr_eq(known, &presence)) {
+            held.push_back(presence);
+            let n_more = held.len().saturating_sub(MAX_HELD);
+            held.drain(..n_more);
+        }
+    }
+}
 
 type Entry<L> = (Arc<ClientSession>, Arc<L>);
 

@@ -10,7 +10,8 @@ use axum::body::Body;
 use axum::extract::rejection::PathRejection;
 use axum::extract::{Path, State};
 use axum::response::Response;
-use http::{HeaderMap, HeaderName, HeaderValue, Method, Request, StatusCode, header};
+use http::request::Parts;
+use http::{HeaderName, HeaderValue, Method, Request, StatusCode};
 use riglm_app::proxy::{ClientIdentity, ClientSession};
 use riglm_domain::mcp::message::{Envelope, Message, RequestId};
 use riglm_domain::mcp::method;
@@ -23,6 +24,7 @@ use super::event_log::{StreamError, StreamEvent, StreamReader};
 use super::pending_session::PendingSession;
 use super::port::ServerState;
 use super::reader::{StreamOptions, event_stream};
+use super::sessions::HeldSessions;
 use super::{modern, reply, request};
 
 /// The header with the session id.
@@ -63,31 +65,26 @@ async fn respond(
     let outcome = match request::admit_with_profile(port, &head, profile) {
         Err(refusal) => Err(refusal),
         Ok(visitor) => match head.method {
-            Method::POST => post(port, &visitor, &head.headers, body).await,
+            Method::POST => post(port, &visitor, &head, body).await,
             // Modern revisions have only POST.
-            _ if modern::names_modern_revision(&head.headers) => Err(Box::new(not_allowed("POST"))),
-            Method::GET => get(port, &visitor, &head.headers),
-            Method::DELETE => delete(port, &visitor, &head.headers),
-            _ => Err(Box::new(not_allowed("GET, POST, DELETE"))),
+            _ if modern::names_modern_revision(&head.headers) => {
+                Err(Box::new(reply::not_allowed("POST")))
+            }
+            Method::GET => get(port, &visitor, &head),
+            Method::DELETE => delete(port, &visitor, &head),
+            _ => Err(Box::new(reply::not_allowed("GET, POST, DELETE"))),
         },
     };
     outcome.unwrap_or_else(|refusal| *refusal)
 }
 
-fn not_allowed(allowed: &'static str) -> Response {
-    let mut response = reply::empty(StatusCode::METHOD_NOT_ALLOWED);
-    response
-        .headers_mut()
-        .insert(header::ALLOW, HeaderValue::from_static(allowed));
-    response
-}
-
 async fn post(
     port: &Arc<ServerState>,
     visitor: &ClientIdentity,
-    headers: &HeaderMap,
+    head: &Parts,
     body: Body,
 ) -> Result<Response, Refusal> {
+    let headers = &head.headers;
     let can_stream = request::accepts(headers, "text/event-stream");
     let can_json = request::accepts(headers, "application/json");
     if !can_stream || !can_json {
@@ -100,14 +97,11 @@ async fn post(
         return modern::post(port, visitor, headers, message).await;
     }
     if is_initialize(&message) && !headers.contains_key(SESSION_ID) {
-        return initialize(port, visitor, message).await;
+        return initialize(port, visitor, head, message).await;
     }
-    let (session, link) = find(port, visitor, headers)?;
-    if message.is_batch()
-        && !session
-            .revision()
-            .is_none_or(|revision| revision.allows_batches())
-    {
+    let (session, link) = find(port, visitor, head)?;
+    let allows_batches = || (session.revision()).is_none_or(|it| it.allows_batches());
+    if message.is_batch() && !allows_batches() {
         let text = "the revision of this session does not support JSON-RPC batches";
         return Err(Box::new(reply::invalid(StatusCode::BAD_REQUEST, text)));
     }
@@ -133,24 +127,17 @@ async fn post(
 async fn initialize(
     port: &Arc<ServerState>,
     visitor: &ClientIdentity,
+    head: &Parts,
     message: Message,
 ) -> Result<Response, Refusal> {
     let ids: Vec<RequestId> = message.request_ids().cloned().collect();
     let link = Arc::new(HttpLink::new());
-    let session = port
-        .proxy
-        .accept(
-            Transport::StreamableHttp,
-            visitor,
-            Arc::<HttpLink>::clone(&link),
-        )
-        .map_err(|error| {
-            Box::new(reply::error(
-                StatusCode::SERVICE_UNAVAILABLE,
-                &error,
-                ids.first(),
-            ))
-        })?;
+    let receiver = Arc::<HttpLink>::clone(&link);
+    let accepted = (port.proxy).accept(Transport::StreamableHttp, visitor, receiver);
+    let session = accepted.map_err(|error| {
+        let status = StatusCode::SERVICE_UNAVAILABLE;
+        Box::new(reply::error(status, &error, ids.first()))
+    })?;
     let id = match port.streamable.add(Arc::clone(&session), Arc::clone(&link)) {
         Ok(id) => id,
         Err(error) => {
@@ -160,6 +147,7 @@ async fn initialize(
         }
     };
     session.set_transport_id(&id);
+    HeldSessions::hold(&head.extensions, &session);
     link.log.set_session(&session);
     // Ends the session on every early return below.
     let newborn = PendingSession::new(Arc::clone(port), id, Arc::clone(&session));
@@ -207,13 +195,14 @@ fn open_stream(link: &HttpLink, ids: &[RequestId]) -> Result<StreamReader, Refus
 fn get(
     port: &Arc<ServerState>,
     visitor: &ClientIdentity,
-    headers: &HeaderMap,
+    head: &Parts,
 ) -> Result<Response, Refusal> {
-    if !request::accepts(headers, "text/event-stream") {
+    if !request::accepts(&head.headers, "text/event-stream") {
         let text = "the header Accept must have text/event-stream";
         return Err(Box::new(reply::invalid(StatusCode::NOT_ACCEPTABLE, text)));
     }
-    let (session, link) = find(port, visitor, headers)?;
+    let headers = &head.headers;
+    let (session, link) = find(port, visitor, head)?;
     session.touch();
     let opened = match headers.get(LAST_EVENT_ID) {
         None => link.log.listen(),
@@ -238,10 +227,10 @@ fn get(
 fn delete(
     port: &Arc<ServerState>,
     visitor: &ClientIdentity,
-    headers: &HeaderMap,
+    head: &Parts,
 ) -> Result<Response, Refusal> {
-    let (session, _) = find(port, visitor, headers)?;
-    if let Some(id) = headers.get(SESSION_ID).and_then(|id| id.to_str().ok()) {
+    let (session, _) = find(port, visitor, head)?;
+    if let Some(id) = head.headers.get(SESSION_ID).and_then(|id| id.to_str().ok()) {
         port.streamable.remove(id);
     }
     tokio::spawn(async move { session.close().await });
@@ -252,17 +241,15 @@ fn delete(
 fn find(
     port: &ServerState,
     visitor: &ClientIdentity,
-    headers: &HeaderMap,
+    head: &Parts,
 ) -> Result<(Arc<ClientSession>, Arc<HttpLink>), Refusal> {
+    let headers = &head.headers;
     let Some(id) = headers.get(SESSION_ID) else {
         let text = "the header Mcp-Session-Id is missing; start with initialize";
         return Err(Box::new(reply::invalid(StatusCode::BAD_REQUEST, text)));
     };
-    let found = id
-        .to_str()
-        .ok()
-        .and_then(|id| port.streamable.find(id, visitor));
-    let Some((session, link)) = found else {
+    let id = id.to_str().ok();
+    let Some((session, link)) = id.and_then(|id| port.streamable.find(id, visitor)) else {
         let text = "the session is unknown or has ended; start a new one with initialize";
         let error = RpcError::new(RpcErrorCode::SessionNotFound, text);
         return Err(Box::new(reply::error(StatusCode::NOT_FOUND, &error, None)));
@@ -276,6 +263,7 @@ fn find(
             return Err(Box::new(reply::invalid(StatusCode::BAD_REQUEST, text)));
         }
     }
+    HeldSessions::hold(&head.extensions, &session);
     Ok((session, link))
 }
 
@@ -332,16 +320,13 @@ async fn first_event(
             () = &mut *exchange => next.await,
         }
     };
-    tokio::time::timeout_at(started + patience, waiting)
-        .await
-        .ok()
+    let waited = tokio::time::timeout_at(started + patience, waiting).await;
+    waited.ok()
 }
 
 fn sends_priming_event(session: &ClientSession) -> bool {
     session.is_initialized()
-        && session
-            .revision()
-            .is_some_and(|revision| revision.has_stream_priming())
+        && (session.revision()).is_some_and(|revision| revision.has_stream_priming())
 }
 
 /// Passes a message without requests to the session, on a separate task, so that it is forwarded
@@ -367,29 +352,19 @@ async fn exchange(session: Arc<ClientSession>, link: Arc<HttpLink>, stream: u64,
 }
 
 fn is_initialize(message: &Message) -> bool {
-    message
-        .single()
-        .and_then(Envelope::as_request)
-        .is_some_and(|(method, _)| method == method::INITIALIZE)
+    let request = message.single().and_then(Envelope::as_request);
+    request.is_some_and(|(method, _)| method == method::INITIALIZE)
 }
 
 fn refuse_stream(error: StreamError, id: Option<&RequestId>) -> Response {
-    let (status, code, text) = match error {
-        StreamError::DuplicateId => (
-            StatusCode::BAD_REQUEST,
-            RpcErrorCode::InvalidRequest,
-            "a request with this id is already in flight",
-        ),
-        StreamError::UnknownEvent => (
-            StatusCode::BAD_REQUEST,
-            RpcErrorCode::InvalidRequest,
-            "the header Last-Event-ID names an unknown or expired event",
-        ),
-        StreamError::Closed => (
-            StatusCode::NOT_FOUND,
-            RpcErrorCode::SessionNotFound,
-            "the session has ended",
-        ),
+    let text = match error {
+        StreamError::DuplicateId => "a request with this id is already in flight",
+        StreamError::UnknownEvent => "the header Last-Event-ID names an unknown or expired event",
+        StreamError::Closed => "the session has ended",
     };
-    reply::error(status, &RpcError::new(code, text), id)
+    let code = match error {
+        StreamError::DuplicateId | StreamError::UnknownEvent => RpcErrorCode::InvalidRequest,
+        StreamError::Closed => RpcErrorCode::SessionNotFound,
+    };
+    reply::error(reply::status_of(code), &RpcError::new(code, text), id)
 }

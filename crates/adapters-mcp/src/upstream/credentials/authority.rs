@@ -115,9 +115,7 @@ impl Authority {
         };
         within_limit(renewal).await?;
         let renewed = self.store.read().await?;
-        let issued = renewed
-            .as_ref()
-            .and_then(|stored| self.issued_token(stored));
+        let issued = (renewed.as_ref()).and_then(|stored| self.issued_token(stored));
         issued.ok_or(TokenFailure::NeedsLogin)
     }
 

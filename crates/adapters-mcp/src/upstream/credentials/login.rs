@@ -131,10 +131,7 @@ fn authority(
     data_dir: &Path,
 ) -> Result<Authority, LoginError> {
     config.validate().map_err(UpstreamConfigError::from)?;
-    let oauth = config
-        .credentials
-        .as_ref()
-        .and_then(UpstreamCredentials::oauth);
+    let oauth = (config.credentials.as_ref()).and_then(UpstreamCredentials::oauth);
     let settings = oauth.filter(|settings| settings.grant == OAuthGrant::AuthorizationCode);
     let (Some(settings), Some(url)) = (settings, &config.url) else {
         return Err(LoginError::NotNeeded { name: name.clone() });

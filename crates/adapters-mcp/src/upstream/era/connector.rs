@@ -29,7 +29,6 @@ use tokio_util::sync::DropGuard;
 
 use self::era_switch::{EraSwitch, Mode};
 use self::memory::EraMemory;
-use super::detection::has_method;
 use super::options::BridgeOptions;
 
 /// Connects clients of either era to an upstream of either era.
@@ -111,18 +110,16 @@ impl UpstreamLink for EraLink {
         match &*junction.face.load_full() {
             Mode::Legacy(link) => link.send(message).await,
             Mode::Modern { inner, epoch }
-                if junction.memory.epoch() == *epoch
-                    && !has_method(&message, method::INITIALIZE) =>
+                if junction.memory.epoch() == *epoch && !message.has_method(method::INITIALIZE) =>
             {
                 inner.receiver.watch_discover(&message);
                 inner.link.send(message).await
             }
-            Mode::LegacyClient(client) if !has_method(&message, method::INITIALIZE) => {
+            Mode::LegacyClient(client) if !message.has_method(method::INITIALIZE) => {
                 client.send(message).await
             }
             Mode::ModernClient { link, epoch }
-                if junction.memory.epoch() == *epoch
-                    && !has_method(&message, method::INITIALIZE) =>
+                if junction.memory.epoch() == *epoch && !message.has_method(method::INITIALIZE) =>
             {
                 link.send(message).await
             }

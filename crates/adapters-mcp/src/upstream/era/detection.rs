@@ -4,7 +4,7 @@
 use riglm_domain::mcp::edit::member;
 use riglm_domain::mcp::internal_id::{INTERNAL_PREFIX, SingleRequest};
 use riglm_domain::mcp::message::{Message, MessageKind, RequestId};
-use riglm_domain::mcp::meta::{CLIENT_CAPABILITIES, CLIENT_INFO, PROTOCOL_VERSION, RequestMeta};
+use riglm_domain::mcp::meta::{CLIENT_CAPABILITIES, CLIENT_INFO, PROTOCOL_VERSION};
 use riglm_domain::mcp::method;
 use riglm_domain::mcp::protocol::Revision;
 use riglm_domain::mcp::rpc_error::RpcErrorCode;
@@ -107,22 +107,6 @@ pub(super) fn discover_result(message: &Message) -> Option<&str> {
 /// Returns the code of an error object.
 pub(super) fn code(error: &str) -> Option<i64> {
     member(error, "code")?.parse().ok()
-}
-
-/// Returns whether the message is a request of a modern revision.
-pub(in crate::upstream) fn is_modern_request(message: &Message) -> bool {
-    message.single().is_some_and(|envelope| {
-        envelope.kind() == MessageKind::Request
-            && RequestMeta::read(message.params(envelope))
-                .revision()
-                .is_some()
-    })
-}
-
-/// Returns whether the message, or a member of a batch, has this method.
-pub(in crate::upstream) fn has_method(message: &Message, method: &str) -> bool {
-    let mut envelopes = message.envelopes().iter();
-    envelopes.any(|envelope| envelope.method() == Some(method))
 }
 
 /// Returns a `server/discover` request on behalf of the client that sent `initialize`.

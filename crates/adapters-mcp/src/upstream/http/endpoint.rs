@@ -16,12 +16,12 @@ use url::{Host, Url};
 
 use super::super::config::UpstreamConfigError;
 use super::super::credentials::Tokens;
-use super::super::limits::{REFUSED, UpstreamLimits};
 use super::address::{AddressRefused, GuardedResolver, NotResolved, is_allowed, is_local};
 use super::known_lists::KnownLists;
 use super::local_client::LocalClient;
 use super::post_body::PostBody;
 use super::reply;
+use riglm_adapters_programs::{REFUSED, UpstreamLimits};
 
 /// Common servers close an idle connection after 5 s. Closing it earlier avoids sending a request
 /// on a connection that the server is closing; such a request could not be repeated.

@@ -21,7 +21,7 @@ use super::open_exchanges::ExchangeEntry;
 use super::reply::{self, BodyKind};
 use super::session::HttpSession;
 use crate::trace_headers::with_trace;
-use crate::upstream::skipped_output::SkippedOutput;
+use riglm_adapters_programs::SkippedOutput;
 
 /// The time that the stream of an answered request may stay open.
 const LINGER: Duration = Duration::from_secs(10);
@@ -110,10 +110,8 @@ impl HttpExchange {
         message: Message,
         on_its_way: oneshot::Sender<()>,
     ) -> Result<(), UpstreamError> {
-        self.is_initialize = message
-            .envelopes()
-            .iter()
-            .any(|envelope| envelope.method() == Some(method::INITIALIZE));
+        let is_initialize = |part: &Envelope| part.method() == Some(method::INITIALIZE);
+        self.is_initialize = message.envelopes().iter().any(is_initialize);
         self.is_list = message.single().and_then(Envelope::method) == Some(method::TOOLS_LIST);
         if self.is_initialize {
             self.session.reset();

@@ -6,7 +6,7 @@ use reqwest::Response;
 use riglm_ports::upstream::UpstreamError;
 
 use super::endpoint::failure;
-use crate::compact::compact;
+use riglm_adapters_programs::compact::compact;
 
 /// The separator before each text of `application/json-seq` (RFC 7464).
 pub(super) const RECORD_SEPARATOR: u8 = 0x1e;

@@ -25,9 +25,9 @@ use url::{Host, Url};
 
 use self::connection::{LocalBody, LocalConnection, RequestOutcome};
 use self::idle_pool::IdlePool;
-use super::super::limits::{Patience, REFUSED};
 use super::endpoint::{FailedRequest, KEEPALIVE};
 use super::post_body::PostBody;
+use riglm_adapters_programs::{Patience, REFUSED};
 
 /// The pause between two attempts to connect to a server that refuses connections.
 const AGAIN: Duration = Duration::from_millis(100);

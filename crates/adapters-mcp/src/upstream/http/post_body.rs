@@ -52,10 +52,7 @@ impl Body for PostBody {
     }
 
     fn size_hint(&self) -> SizeHint {
-        SizeHint::with_exact(
-            self.message
-                .as_ref()
-                .map_or(0, |message| message.len() as u64),
-        )
+        let message = self.message.as_ref();
+        SizeHint::with_exact(message.map_or(0, |message| message.len() as u64))
     }
 }

@@ -11,7 +11,7 @@ use riglm_ports::upstream::UpstreamError;
 
 use super::endpoint::failure;
 use super::json_stream::{RECORD_SEPARATOR, is_between};
-use crate::compact::compact;
+use riglm_adapters_programs::compact::compact;
 
 /// An unwanted body up to this size is read, so that its connection can be reused. With a larger
 /// one the connection is closed.

@@ -19,7 +19,6 @@ use super::endpoint::Endpoint;
 use super::era::EraDetector;
 use super::open_exchanges::OpenExchanges;
 use super::reply;
-use crate::compact::copied_header;
 use crate::trace_headers::with_trace;
 
 const SESSION_ID: HeaderName = HeaderName::from_static("mcp-session-id");
@@ -253,5 +252,29 @@ impl HttpSession {
 pub(super) fn closed_error() -> UpstreamError {
     UpstreamError::Lost {
         reason: "the connection is closed".into(),
+    }
+}
+
+/// Returns a copy of the value of a header. The value that was received is a slice of the read buffer
+/// of its connection, which may have hundreds of kilobytes.
+fn copied_header(value: &HeaderValue) -> HeaderValue {
+    // A value that was valid stays valid.
+    HeaderValue::from_bytes(value.as_bytes()).unwrap_or_else(|_| value.clone())
+}
+
+#[cfg(test)]
+mod tests {
+    use bytes::Bytes;
+
+    use super::*;
+
+    #[test]
+    fn a_copied_header_keeps_no_buffer() {
+        let buffer = Bytes::from(vec![b'x'; 1 << 20]);
+        let value = HeaderValue::from_maybe_shared(buffer.slice(..100)).unwrap();
+        assert_eq!(value.as_bytes().as_ptr(), buffer.as_ptr());
+        let copied = copied_header(&value);
+        assert_eq!(copied, value);
+        assert_ne!(copied.as_bytes().as_ptr(), buffer.as_ptr());
     }
 }

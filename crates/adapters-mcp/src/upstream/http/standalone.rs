@@ -10,7 +10,7 @@ use super::event_stream::{EventStream, StreamPosition, payload};
 use super::exchange::is_stream;
 use super::reply;
 use super::session::HttpSession;
-use crate::upstream::skipped_output::SkippedOutput;
+use riglm_adapters_programs::SkippedOutput;
 
 /// Reads the standalone stream until `ended`, which the end of the connection implies, until the
 /// session is over, or until the server turns out to offer none.

@@ -17,7 +17,7 @@ use super::rewriting::{with_id_member, without_capabilities};
 use super::session_handle::{DeliveryPath, Report};
 use super::shared_requests::SharedStep;
 
-pub(super) use super::super::Link;
+pub(super) use riglm_adapters_programs::Link;
 
 impl Hub {
     pub(super) async fn send_from_session(

@@ -198,11 +198,8 @@ impl UpstreamApprovals {
         // in the whole list.
         if !state.held.is_empty() {
             let names: HashSet<&ToolName> = page.names.iter().collect();
-            let changed: HashSet<&ToolName> = page
-                .held
-                .iter()
-                .map(|change| &change.sighting.name)
-                .collect();
+            let changed = page.held.iter().map(|change| &change.sighting.name);
+            let changed: HashSet<&ToolName> = changed.collect();
             let is_whole = cursor.is_none() && !page.has_next;
             state
                 .held
@@ -318,7 +315,6 @@ impl UpstreamApprovals {
         self.state.lock().unsaved.clone()
     }
 
-    /// Replaces the approvals by the stored ones.
     pub(super) fn replace(&self, approvals: Vec<ToolApproval>) {
         let mut state = self.state.lock();
         state.read_at = Some(Instant::now());

@@ -20,9 +20,7 @@ pub(in crate::proxy) async fn set_level(
     id: RequestId,
 ) -> Reply {
     let level = Some(message.clone());
-    session
-        .client_context
-        .set_handshake(|handshake| handshake.log_level = level);
+    (session.client_context).set_handshake(|handshake| handshake.log_level = level);
     let members = session.members();
     let asked = members
         .iter()

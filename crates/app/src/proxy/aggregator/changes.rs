@@ -267,12 +267,8 @@ async fn notify_changes(session: &Arc<ClientSession>) -> bool {
             continue;
         }
         if kind == ListChange::Tools {
-            session
-                .client_context
-                .note_change_notification(std::time::Instant::now());
-            session
-                .shared
-                .observe_from(&Event::ListChangeTold, &session.client_context.origin());
+            (session.client_context).note_change_notification(std::time::Instant::now());
+            (session.shared).observe_from(&Event::ListChangeTold, &session.client_context.origin());
         }
         if session.client_context.is_initialized() {
             let message = Message::notification(kind.method(), None);

@@ -30,9 +30,7 @@ use crate::proxy::upstream_session::UpstreamSession;
 pub(in crate::proxy) async fn initialize(session: &Arc<ClientSession>, message: &Message) -> Reply {
     let params = message.single().and_then(|part| message.params(part));
     let (client, requested) = ClientDescription::of_initialize(params);
-    session
-        .client_context
-        .set_description(client, requested.as_deref());
+    (session.client_context).set_description(client, requested.as_deref());
     let revision = negotiate_revision(requested.as_deref());
     session.client_context.set_revision(&revision);
     let initialize = Some(message.clone());

@@ -130,9 +130,7 @@ pub(in crate::proxy) async fn list_page(
         let now = session.shared.recorder.now();
         let hints = message.hints();
         let work =
-            session
-                .client_context
-                .work_session(&session.shared, hints, RequestKind::List, now);
+            (session.client_context).work_session(&session.shared, hints, RequestKind::List, now);
         work.await;
     }
     let found = match cursor {
@@ -312,10 +310,7 @@ pub(in crate::proxy) async fn gather(
     }
     note_missing(session, kind, &joined.missing);
     let list =
-        session
-            .shared
-            .merged_list_cache
-            .aggregate(kind, session.shared.naming, &joined.parts);
+        (session.shared.merged_list_cache).aggregate(kind, session.shared.naming, &joined.parts);
     let page_entries = session.shared.limits().list_page_entries;
     let lists = &session.aggregator.lists;
     lists.note_list(kind, &list, page_entries);
@@ -326,9 +321,7 @@ pub(in crate::proxy) async fn gather(
     }
     let catalog = (kind == ListKind::Tools).then(|| {
         let whole = publish_catalog(session, &members, &list, &joined, epoch);
-        session
-            .shared
-            .permitted_catalog(&session.client_context, &whole)
+        (session.shared).permitted_catalog(&session.client_context, &whole)
     });
     Ok(GatheredList {
         list,
@@ -524,35 +517,6 @@ fn outcome_of_unknown(member: &UpstreamSession) -> FetchOutcome {
     failed.unwrap_or(FetchOutcome::Late)
 }
 
-/// Returns the time to wait for a list of an upstream that is not known.
-fn unknown_limit(
-    session: &ClientSession,
-    member: &UpstreamSession,
-    asked: &FetchSelection<'_>,
-) -> Duration {
-    let limits = session.shared.limits();
-    match asked {
-        FetchSelection::AllForCall => limits.unite_timeout,
-        FetchSelection::All | FetchSelection::Only(_) => {
-            member.scope.entry.wait_left(limits.first_wait)
-        }
-    }
-}
-
-/// Returns the key under which the list of an upstream is cached for a session.
-pub(super) fn list_key(
-    session: &ClientSession,
-    member: &UpstreamSession,
-    template: &ListTemplate,
-) -> ListKey {
-    ListKey {
-        kind: template.kind,
-        principal: session.client_context.principal.clone(),
-        capabilities: template.capabilities(session),
-        era: member.scope.entry.era_of(template.era),
-    }
-}
-
 /// Fetches the list of one upstream, or returns the cached list if the upstream is too slow, or if
 /// asking it would start a process.
 async fn fetch_or_cached(
@@ -563,13 +527,19 @@ async fn fetch_or_cached(
 ) -> FetchOutcome {
     let kind = template.kind;
     let entry = &member.scope.entry;
-    let in_full = unknown_limit(session, member, asked);
+    // The time to wait for a list that is not known.
+    let in_full = match asked {
+        FetchSelection::AllForCall => session.shared.limits().unite_timeout,
+        FetchSelection::All | FetchSelection::Only(_) => {
+            entry.wait_left(session.shared.limits().first_wait)
+        }
+    };
     let costs_start = member.costs_start();
     let is_checked = session.shared.starts.are_checked();
     if costs_start && is_checked && entry.greeting(template.era).is_none() {
         entry.wait_for_check(in_full).await;
     }
-    let key = list_key(session, member, template);
+    let key = member.scope.list_key(template);
     let hello = member.tools.handshake_result();
     let has_none = |hello: &Arc<str>| !kind.is_declared_in(hello);
     // Few servers have skills, so the others are not asked in any era.
@@ -600,40 +570,19 @@ async fn fetch_or_cached(
             (None, None) => {}
         }
     }
-    ask_upstream(
-        session,
-        member,
-        template,
-        ListInquiry {
-            key,
-            known,
-            in_full,
-        },
-    )
-    .await
+    ask_upstream(session, member, template, key, known, in_full).await
 }
 
-/// A question for the list of an upstream.
-struct ListInquiry {
-    key: ListKey,
-    /// The last known list.
-    known: Option<Arc<CachedList>>,
-    /// The time to wait for a list that is not known.
-    in_full: Duration,
-}
-
-/// Asks an upstream for its list. Returns the known list if the upstream is too slow.
+/// Asks an upstream for its list, which is waited for at most `in_full`. Returns the known list if the
+/// upstream is too slow.
 async fn ask_upstream(
     session: &Arc<ClientSession>,
     member: &Arc<UpstreamSession>,
     template: &ListTemplate,
-    inquiry: ListInquiry,
+    key: ListKey,
+    known: Option<Arc<CachedList>>,
+    in_full: Duration,
 ) -> FetchOutcome {
-    let ListInquiry {
-        key,
-        known,
-        in_full,
-    } = inquiry;
     let failure = || member.scope.entry.failure();
     let waiting = &member.waiting;
     let standing = match failure() {
@@ -793,20 +742,7 @@ async fn fetch(
         }
         cursor = next;
     }
-    let (shared, entry) = (Arc::clone(&session.shared), Arc::clone(&member.scope.entry));
-    let known = entry.catalog.list(&key).map(|known| known.digest);
-    let remembered = if list.is_small() {
-        entry.catalog.remember(key, list)
-    } else {
-        let (entry, principal) = (Arc::clone(&entry), &session.client_context.principal);
-        let remembering = move || entry.catalog.remember(key, list);
-        let remembered = shared.long_work.run(principal, remembering).await;
-        remembered.ok_or(ListFetchError::Unread)?
-    };
-    if known != Some(remembered.digest) {
-        crate::proxy::log_spans::spawn(async move { shared.store_knowledge(&entry).await });
-    }
-    Ok(remembered)
+    member.scope.remember_list(key, list).await
 }
 
 /// Waits for the answer to a question. Returns `None` if it will never be answered.

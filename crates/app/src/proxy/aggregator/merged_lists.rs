@@ -36,7 +36,6 @@ pub(super) struct ListPart {
     pub(super) list: Arc<CachedList>,
     /// The reason why its entries are not available.
     pub(super) unavailable: Option<String>,
-    /// The names that are hidden.
     pub(super) hidden: HashSet<ToolName>,
 }
 

@@ -72,10 +72,7 @@ pub(in crate::proxy) fn target(
         },
         RequestObject::Uri(uri) => {
             owner_of_uri(session, &uri).map_or(RouteTarget::Unknown, |member| {
-                session
-                    .aggregator
-                    .apps
-                    .note_read(method, &uri, member.name());
+                (session.aggregator.apps).note_read(method, &uri, member.name());
                 RouteTarget::Upstream(member, message.clone())
             })
         }
@@ -296,10 +293,7 @@ fn note_app(session: &ClientSession, method: &str, message: &Message, member: &U
     let params = message.single().and_then(|part| message.params(part));
     let uri = params.and_then(|params| edit::member(params, "uri"));
     if let Some(uri) = uri.and_then(unescape) {
-        session
-            .aggregator
-            .apps
-            .note_read(method, &uri, member.name());
+        (session.aggregator.apps).note_read(method, &uri, member.name());
     }
 }
 

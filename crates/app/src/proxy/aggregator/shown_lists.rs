@@ -12,7 +12,7 @@ use super::merged_list_fetch::{FetchSelection, GatheredList};
 use super::merged_lists::AggregateList;
 use crate::proxy::aggregator::changes::{check_list_later, note_list_change};
 use crate::proxy::aggregator::listen::attach_to_all;
-use crate::proxy::aggregator::merged_list_fetch::{gather, list_key};
+use crate::proxy::aggregator::merged_list_fetch::gather;
 use crate::proxy::list_composer::{ListComposer, SessionRef};
 use crate::proxy::list_kind::{ListChange, ListKind};
 use crate::proxy::list_template::ListTemplate;
@@ -224,7 +224,7 @@ pub(in crate::proxy) fn on_connected(session: &Arc<ClientSession>, member: &Arc<
         let Some(seen) = session.aggregator.lists.last_seen(kind) else {
             continue;
         };
-        let key = list_key(session, member, &seen.template);
+        let key = member.scope.list_key(&seen.template);
         if !member.scope.entry.catalog.is_confirmed(&key) {
             check_list_later(session, kind.change(), &[member.number]);
         }

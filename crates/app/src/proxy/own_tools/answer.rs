@@ -55,7 +55,6 @@ pub(in crate::proxy) struct ToolCaller<'a> {
     pub(in crate::proxy) trace: Option<&'a Arc<TraceContext>>,
     pub(in crate::proxy) received: Instant,
     pub(in crate::proxy) received_at: Timestamp,
-    /// The client link, and the id of the request.
     pub(in crate::proxy) client: (&'a Arc<dyn ClientLink>, &'a RequestId),
 }
 

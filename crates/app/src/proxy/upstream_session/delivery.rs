@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 use futures_util::future::join_all;
 use riglm_domain::mcp::internal_id::InternalRequest;
 use riglm_domain::mcp::message::{Message, RequestId};
+use riglm_domain::mcp::method;
 use riglm_domain::mcp::rpc_error::RpcError;
 use riglm_domain::usage::invocation::Outcome;
 use riglm_ports::observer::{Event, ResourceLimit};
@@ -36,6 +37,11 @@ impl UpstreamSession {
         self: &Arc<Self>,
         message: Message,
     ) -> Result<Option<Exchange>, RpcError> {
+        if let Some(answer) = self.answer_from_known(&message)
+            && answer.await
+        {
+            return Ok(None);
+        }
         let has_requests = message.request_ids().next().is_some();
         if !has_requests
             && self.connection.current().is_none()
@@ -44,10 +50,7 @@ impl UpstreamSession {
             // It concerns a connection that has ended. The handshake is replayed anyway.
             return Ok(None);
         }
-        let is_handshake = message.envelopes().iter().any(|part| {
-            part.as_request()
-                .is_some_and(|(method, _)| method == "initialize")
-        });
+        let is_handshake = message.has_method(method::INITIALIZE);
         let is_completion = message
             .single()
             .is_some_and(|part| part.method() == Some("notifications/initialized"));
@@ -183,6 +186,9 @@ impl UpstreamSession {
         let events = |generation| -> Arc<dyn UpstreamEvents> {
             Arc::new(ConnectionEvents::new(Arc::downgrade(self), generation))
         };
+        if self.scope.entry.starts_processes() {
+            self.scope.entry.slots.close_left(0);
+        }
         let slot = tokio::select! {
             slot = self.connection_permit() => slot?,
             () = self.closing.cancelled() => return Err(connection_lost()),

@@ -23,7 +23,7 @@ use super::completion::{RequestCompletion, Response};
 use super::recorded_names::{recorded_target, without_secrets};
 use super::safeguards::{CallDecision, LocalResult, admit};
 use super::scope::UpstreamScope;
-use super::upstream_requests::{Pending, RequestPurpose, SendState};
+use super::upstream_requests::{Pending, RequestPurpose, SendState, UNSENT};
 use crate::proxy::admission::{NewRequest, stopping};
 use crate::proxy::batches::without_requests;
 use crate::proxy::client_description::ClientDescription;
@@ -32,9 +32,6 @@ use crate::proxy::request_params::{IdMember, RequestParams, id_member};
 use crate::safeguards::Refusal;
 use crate::tracking::CallTimes;
 use crate::work_sessions::RequestKind;
-
-/// The generation of a request that was not sent on any connection yet.
-const UNSENT: u64 = u64::MAX;
 
 /// The handling of a request after it was registered as in flight.
 enum OpenedRequest {
@@ -159,9 +156,7 @@ impl UpstreamSession {
             "initialize" => {
                 let (client, requested) =
                     ClientDescription::of_initialize(message.params(envelope));
-                self.scope
-                    .client_context
-                    .set_description(client, requested.as_deref());
+                (self.scope.client_context).set_description(client, requested.as_deref());
             }
             "tools/list" if !InternalRequest::FanOut.has(id) => {
                 let UpstreamScope {
@@ -320,9 +315,7 @@ impl UpstreamSession {
                 n_unanswered: state.n_cancelled(),
             };
             let handler = Handler::Upstream(self.number);
-            self.scope
-                .shared
-                .admit(&self.scope.client_context, &request, handler)?;
+            (self.scope.shared).admit(&self.scope.client_context, &request, handler)?;
         }
         state.insert(id.clone(), pending);
         Ok(())

@@ -24,7 +24,7 @@ use super::completion::{RequestCompletion, Response};
 use super::message_depth::nested_request_error;
 use super::safeguards::with_guard_notes;
 use super::scope::UpstreamScope;
-use super::upstream_requests::{Pending, RequestPurpose, ServerRequest};
+use super::upstream_requests::{Pending, RequestPurpose, ServerRequest, UNSENT};
 use crate::proxy::list_kind::{ListChange, ListKind};
 use crate::proxy::request_params::{IdMember, RequestParams, agreed_revision, id_member};
 use crate::proxy::request_tracing::end_of;
@@ -112,7 +112,11 @@ impl UpstreamEvents for ConnectionEvents {
 }
 
 impl UpstreamSession {
-    async fn pass_to_client(self: &Arc<Self>, message: Message, related: Option<RequestId>) {
+    pub(super) async fn pass_to_client(
+        self: &Arc<Self>,
+        message: Message,
+        related: Option<RequestId>,
+    ) {
         if message.is_batch() && self.scope.is_merged() {
             return self.pass_parts(&message, related.as_ref()).await;
         }
@@ -160,9 +164,7 @@ impl UpstreamSession {
                     }
                     (_, _, Some(TOOLS_CHANGED)) => {
                         self.scope.client_context.search.forget_catalog();
-                        self.scope
-                            .client_context
-                            .note_change_notification(Instant::now());
+                        (self.scope.client_context).note_change_notification(Instant::now());
                         self.scope.shared.observe_from(
                             &Event::ListChangeTold,
                             &self.scope.client_context.origin(),
@@ -473,19 +475,19 @@ impl UpstreamSession {
     /// Processes an answered handshake: stores the revision and creates the session row.
     async fn on_handshake_answer(&self, result: &str, pending: &Pending) {
         if let Some(revision) = agreed_revision(result) {
-            self.scope
-                .client_context
-                .set_revision(&Revision::new(&revision));
+            (self.scope.client_context).set_revision(&Revision::new(&revision));
         }
         // A batch cannot be replayed under another id.
         let initialize = pending
             .message
             .clone()
             .filter(|message| !message.is_batch());
-        self.scope
-            .client_context
-            .set_handshake(|handshake| handshake.initialize = initialize);
-        self.on_initialize_result(result);
+        (self.scope.client_context).set_handshake(|handshake| handshake.initialize = initialize);
+        if pending.generation == UNSENT {
+            self.tools.note_initialized(result);
+        } else {
+            self.on_initialize_result(result);
+        }
         self.scope.session_id().await;
     }
 
@@ -648,8 +650,11 @@ fn end_span(pending: &mut Pending, message: &Message, envelope: &Envelope) {
     }
 }
 
-/// Returns whether a request is part of the setup of its connection.
+/// Returns whether a request is part of the setup of its connection, or was answered without one.
 fn is_of_set_up(id: &RequestId, pending: &Pending) -> bool {
+    if pending.generation == UNSENT {
+        return true;
+    }
     match pending.purpose {
         RequestPurpose::Initialize => true,
         RequestPurpose::Own(_) => !InternalRequest::ToolList.has(id),

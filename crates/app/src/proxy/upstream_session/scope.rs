@@ -5,9 +5,13 @@ use std::sync::Arc;
 use riglm_domain::catalog::naming::{NamespacePolicy, prefixed_name};
 use riglm_domain::catalog::tool::ToolRef;
 use riglm_domain::id::{SessionId, ToolName, UpstreamName};
+use riglm_domain::privacy::principal::Principal;
 
 use crate::proxy::client_context::{AggregationMode, ClientContext};
+use crate::proxy::list_template::{ListFetchError, ListTemplate};
+use crate::proxy::log_spans::spawn;
 use crate::proxy::shared_state::SharedState;
+use crate::proxy::upstream_cache::{CachedList, ListKey, digest_of};
 use crate::proxy::upstream_set::UpstreamEntry;
 
 /// The state that all layers of an upstream session read.
@@ -31,6 +35,50 @@ impl UpstreamScope {
     /// Returns the id of the session row and creates the row first if necessary.
     pub(super) async fn session_id(&self) -> SessionId {
         self.client_context.session_id(&self.shared).await
+    }
+
+    /// Returns the key under which a list of the upstream is cached for the client.
+    pub(in crate::proxy) fn list_key(&self, template: &ListTemplate) -> ListKey {
+        let principal = self.client_context.principal.clone();
+        let capabilities = template.capabilities(&self.client_context);
+        if let Some(text) = &capabilities
+            && principal == Principal::local()
+        {
+            self.entry.catalog.note_capabilities(template.era, text);
+        }
+        ListKey {
+            kind: template.kind,
+            principal,
+            capabilities: digest_of(capabilities.as_deref()),
+            era: self.entry.era_of(template.era),
+        }
+    }
+
+    /// Keeps a list of the upstream, also for the next run of the program.
+    ///
+    /// # Errors
+    ///
+    /// Returns [`ListFetchError::Unread`] if the proxy has no time for a long list.
+    pub(in crate::proxy) async fn remember_list(
+        &self,
+        key: ListKey,
+        list: CachedList,
+    ) -> Result<Arc<CachedList>, ListFetchError> {
+        let entry = Arc::clone(&self.entry);
+        let known = entry.catalog.list(&key).map(|known| known.digest);
+        let remembered = if list.is_small() {
+            entry.catalog.remember(key, list)
+        } else {
+            let remembering = move || entry.catalog.remember(key, list);
+            let principal = &self.client_context.principal;
+            let remembered = self.shared.long_work.run(principal, remembering).await;
+            remembered.ok_or(ListFetchError::Unread)?
+        };
+        if known != Some(remembered.digest) {
+            let (shared, entry) = (Arc::clone(&self.shared), Arc::clone(&self.entry));
+            spawn(async move { shared.store_knowledge(&entry).await });
+        }
+        Ok(remembered)
     }
 
     /// Returns the tool of this upstream with its own name `own`.

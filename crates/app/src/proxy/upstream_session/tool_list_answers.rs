@@ -7,15 +7,16 @@ use riglm_domain::catalog::tool::{ToolListing, ToolPage, ToolPageError};
 use riglm_domain::id::UpstreamName;
 use riglm_domain::mcp::edit::{member, with_element, with_member};
 use riglm_domain::mcp::internal_id::InternalRequest;
-use riglm_domain::mcp::message::RequestId;
+use riglm_domain::mcp::message::{Message, RequestId};
 use riglm_domain::mcp::scan::unescape;
 use riglm_domain::selection::shown::SelectionMode;
 use riglm_ports::observer::{Event, ListShownEvent};
 
 use super::scope::UpstreamScope;
-use super::upstream_requests::Pending;
+use super::upstream_requests::{Pending, UNSENT};
 use super::upstream_tools::UpstreamTools;
 use crate::proxy::list_kind::ListKind;
+use crate::proxy::list_template::ListTemplate;
 use crate::proxy::page_cache::SeenPage;
 use crate::proxy::tool_sets::PagePosition;
 use crate::proxy::upstream_cache::CachedList;
@@ -56,6 +57,15 @@ impl UpstreamTools {
     ) -> RecordedList {
         let at = cursor(asked, id);
         let seen = self.record_page(result, at.is_none()).await;
+        if let Some(page) = &seen
+            && at.is_none()
+            && page.next_cursor.is_none()
+            && self.scope.entry.starts_processes()
+            && !self.scope.is_merged()
+            && let Some(request) = (asked.message.as_ref()).filter(|_| asked.generation != UNSENT)
+        {
+            self.remember_whole(request, result).await;
+        }
         let replacement = match &seen {
             Some(seen) => {
                 self.replacement(result, seen, at.as_deref(), asked, id)
@@ -64,6 +74,18 @@ impl UpstreamTools {
             None => None,
         };
         RecordedList { seen, replacement }
+    }
+
+    /// Keeps a list of one page for clients that come while the process is starting.
+    async fn remember_whole(&self, request: &Message, result: &str) {
+        let template = ListTemplate::new(ListKind::Tools, request, self.scope.client_context.era());
+        let mut list = CachedList::default();
+        list.add_page(ListKind::Tools, result);
+        // One that is too long to be kept is fetched again.
+        let _ = (self
+            .scope
+            .remember_list(self.scope.list_key(&template), list))
+        .await;
     }
 
     /// Records the tools of a list that is shown without asking the upstream, once while it stays the
@@ -113,11 +135,8 @@ impl UpstreamTools {
                 self.scope.client_context.era(),
                 now,
             );
-            ask.client_hash = Some(
-                self.scope
-                    .client_context
-                    .client_hash(&self.scope.shared.recorder),
-            );
+            ask.client_hash =
+                Some((self.scope.client_context).client_hash(&self.scope.shared.recorder));
             hidden = lists.excluded_positions(&ask, self.scope.upstream(), &seen.names);
         }
         self.scope.shared.note_listed(&self.scope.client_context);
@@ -182,10 +201,7 @@ impl UpstreamTools {
         let is_last = seen.next_cursor.is_none();
         let now = self.scope.shared.recorder.now();
         let position = PagePosition { is_first, is_last };
-        self.scope
-            .entry
-            .tool_sets
-            .add_page(&seen.listing, &seen.names, position, now);
+        (self.scope.entry.tool_sets).add_page(&seen.listing, &seen.names, position, now);
         if let Some(safeguards) = self.scope.shared.safeguards() {
             let n_upstreams = self.scope.shared.upstreams.load().entries.len();
             safeguards.tools_listed(self.scope.upstream(), &seen.names, is_last, n_upstreams);

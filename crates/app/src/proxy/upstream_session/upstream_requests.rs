@@ -93,6 +93,9 @@ impl SendState {
     }
 }
 
+/// The generation of a request that was not sent on any connection yet.
+pub(super) const UNSENT: u64 = u64::MAX;
+
 /// A request that was forwarded and is not answered yet.
 #[derive(Debug)]
 pub(crate) struct Pending {

@@ -16,7 +16,7 @@ use riglm_domain::prediction::SelectionContext;
 use super::scope::UpstreamScope;
 use crate::proxy::aggregator::initialize::declares;
 use crate::proxy::list_kind::ListKind;
-use crate::proxy::own_tools::{OwnTool, OwnTools, TakenNames, server_text};
+use crate::proxy::own_tools::{OwnTool, TakenNames, server_text};
 use crate::proxy::page_cache::SeenPage;
 use crate::proxy::upstream_cache::millis;
 use riglm_discovery::search::{Catalog, CatalogTool};
@@ -209,7 +209,7 @@ impl UpstreamTools {
             (pages, listed.taken)
         };
         if let Some(pages) = pages {
-            self.publish_catalog(tool, &pages, epoch);
+            self.publish_catalog(&pages, epoch);
         }
         if let Some(tool) = tool.filter(|_| is_last) {
             tool.warn_of_clash(self.scope.upstream(), taken);
@@ -274,12 +274,8 @@ impl UpstreamTools {
     }
 
     /// Publishes the catalog of these pages to this session and to the search.
-    pub(super) fn publish_catalog(
-        &self,
-        tool: Option<&OwnTools>,
-        pages: &Pages,
-        epoch: u64,
-    ) -> Arc<Catalog> {
+    pub(super) fn publish_catalog(&self, pages: &Pages, epoch: u64) -> Arc<Catalog> {
+        let tool = self.scope.shared.own_tools();
         let Pages { pages, is_cut } = pages;
         let hidden: Vec<Vec<u8>> = {
             let state = self.state.lock();
@@ -312,10 +308,7 @@ impl UpstreamTools {
         if let Some(tool) = tool.filter(|_| *is_cut) {
             tool.warn_of_limit(self.scope.upstream(), catalog.tools().len());
         }
-        self.scope
-            .client_context
-            .search
-            .note_catalog(&catalog, epoch);
+        (self.scope.client_context.search).note_catalog(&catalog, epoch);
         if let Some(tool) = tool
             && self.scope.client_context.search.is_news(&catalog)
         {

@@ -81,22 +81,18 @@ fn check_section(config: &CallLimitsConfig) -> Result<(), ValidationError> {
     if config.rules.len() <= MAX_RULES {
         return Ok(());
     }
-    Err(validation_error(format!(
-        "expected at most {MAX_RULES} rules"
-    )))
+    let message = format!("expected at most {MAX_RULES} rules");
+    Err(validation_error(message))
 }
 
 fn check_rule(rule: &LimitRule) -> Result<(), ValidationError> {
-    match (rule.calls, rule.per, rule.max_concurrent) {
-        (Some(_), None, _) => Err(validation_error(
-            "calls needs per, such as per = \"1m\"".into(),
-        )),
-        (None, Some(_), _) => Err(validation_error("per needs calls".into())),
-        (None, None, None) => Err(validation_error(
-            "expected calls and per, or max_concurrent, or all of them".into(),
-        )),
-        _ => Ok(()),
-    }
+    let message = match (rule.calls, rule.per, rule.max_concurrent) {
+        (Some(_), None, _) => "calls needs per, such as per = \"1m\"",
+        (None, Some(_), _) => "per needs calls",
+        (None, None, None) => "expected calls and per, or max_concurrent, or all of them",
+        _ => return Ok(()),
+    };
+    Err(validation_error(message.into()))
 }
 
 fn check_patterns(patterns: &[NamePattern]) -> Result<(), ValidationError> {

@@ -83,7 +83,7 @@ impl LimitExceeded {
             } => write!(
                 text,
                 "tools like {tools} may be called {calls} {} in {}{}. Try again in {} s.",
-                times(*calls),
+                if *calls == 1 { "time" } else { "times" },
                 period(*per),
                 scope_text(*scope),
                 whole_seconds(*wait)
@@ -120,10 +120,6 @@ impl LimitExceeded {
         };
         text
     }
-}
-
-fn times(n: usize) -> &'static str {
-    if n == 1 { "time" } else { "times" }
 }
 
 /// Returns a period in the largest unit that divides it.

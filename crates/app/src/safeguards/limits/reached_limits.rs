@@ -40,10 +40,9 @@ impl<'a> ReachedLimits<'a> {
                 full.push(place);
             }
         }
+        let upstreams = config.max_concurrent.map(|max| state.busy_upstreams(max));
         Self {
-            upstreams: config
-                .max_concurrent
-                .map_or_else(HashSet::new, |max| state.busy_upstreams(max)),
+            upstreams: upstreams.unwrap_or_default(),
             config,
             rates,
             full,
@@ -57,23 +56,21 @@ impl<'a> ReachedLimits<'a> {
 
     /// Returns the wait until the rate limits permit a tool; `None` if they permit it now.
     pub(super) fn wait_of(&self, names: &ToolNames) -> Option<Duration> {
-        let is_of = |place: usize| {
-            let rule = self.config.rules.get(place);
-            rule.is_some_and(|rule| rule.is_of(names))
-        };
-        let waits = self.rates.iter().filter(|(place, _)| is_of(*place));
+        let waits = (self.rates.iter()).filter(|(place, _)| self.is_of_rule(*place, names));
         waits.map(|(_, wait)| *wait).max()
     }
 
     /// Returns whether a tool can be called now.
     pub(super) fn is_free(&self, tool: &CatalogTool) -> bool {
         let names = ToolNames::of_offered(tool);
-        let is_of = |place: &usize| {
-            let rule = self.config.rules.get(*place);
-            rule.is_some_and(|rule| rule.is_of(&names))
-        };
+        let mut full = self.full.iter();
         !self.upstreams.contains(&tool.tool.upstream)
             && self.wait_of(&names).is_none()
-            && !self.full.iter().any(is_of)
+            && !full.any(|place| self.is_of_rule(*place, &names))
+    }
+
+    fn is_of_rule(&self, place: usize, names: &ToolNames) -> bool {
+        let rule = self.config.rules.get(place);
+        rule.is_some_and(|rule| rule.is_of(names))
     }
 }

@@ -35,16 +35,11 @@ impl Limiter {
         };
         let ranked = self.search.as_ref();
         let ranked = ranked.and_then(|search| search.similar(catalog, &wanted.tool));
-        let ranked = ranked.unwrap_or_else(|| {
-            let name = wanted.tool.tool.as_str();
-            nearest_tools(name, catalog, N_NAMES)
-        });
+        let name = wanted.tool.tool.as_str();
+        let ranked = ranked.unwrap_or_else(|| nearest_tools(name, catalog, N_NAMES));
         let tools = ranked.into_iter().filter_map(|at| catalog.tools().get(at));
-        let usable = tools.filter(|tool| is_usable(tool));
-        usable
-            .map(|tool| tool.name.clone())
-            .take(MAX_SIMILAR)
-            .collect()
+        let usable = tools.filter(|tool| is_usable(tool)).take(MAX_SIMILAR);
+        usable.map(|tool| tool.name.clone()).collect()
     }
 
     /// Returns the tools that the operator hides from this client. Without learned lists these are

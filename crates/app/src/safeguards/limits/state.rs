@@ -47,10 +47,7 @@ pub(super) enum SlotKey {
 }
 
 /// A slot of a running call, freed on drop.
-#[derive(Debug)]
-pub(super) struct RunningSlot {
-    _held: Arc<()>,
-}
+pub(super) type RunningSlot = Arc<()>;
 
 /// Counted calls and running calls.
 #[derive(Debug)]
@@ -143,9 +140,7 @@ impl LimitState {
                 self.by_rules.get_or_insert((rule, whose), Arc::default)
             }
         };
-        (n_shares(shared) < max).then(|| RunningSlot {
-            _held: Arc::clone(shared),
-        })
+        (n_shares(shared) < max).then(|| Arc::clone(shared))
     }
 
     /// Makes room for another scope of a rule by dropping scopes without a running call.

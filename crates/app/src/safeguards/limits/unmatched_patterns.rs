@@ -17,16 +17,14 @@ const MAX_NAMES: usize = 5_000;
 /// The patterns that have matched no tool so far.
 #[derive(Debug)]
 pub(in crate::safeguards) struct UnmatchedPatterns {
-    /// Returns the configuration key of a pattern, by the position of its rule.
-    key: fn(usize) -> String,
     is_over: AtomicBool,
     state: Mutex<PatternState>,
 }
 
 #[derive(Debug, Default)]
 struct PatternState {
-    /// The patterns with the positions of their rules.
-    left: Vec<(usize, NamePattern)>,
+    /// The patterns with their configuration keys in the section `safeguards`.
+    left: Vec<(String, NamePattern)>,
     names: Vec<ToolName>,
     /// The upstreams whose lists are complete.
     known: HashSet<UpstreamName>,
@@ -37,25 +35,16 @@ impl UnmatchedPatterns {
     pub(super) fn new(rules: &[LimitRule], own_tools: &[ToolName]) -> Self {
         let rules = rules.iter().enumerate();
         let all = rules.flat_map(|(place, LimitRule { tools, .. })| {
-            tools.iter().map(move |pattern| (place, pattern.clone()))
+            let key = format!("limits.rules[{place}].tools");
+            (tools.iter()).map(move |pattern| (key.clone(), pattern.clone()))
         });
-        let is_own = |pattern: &NamePattern| {
-            let mut own = own_tools.iter();
-            own.any(|name| pattern.matches(name))
-        };
-        let left = all.filter(|(_, pattern)| !is_own(pattern)).collect();
-        Self::of(left, |rule| {
-            format!("safeguards.limits.rules[{rule}].tools")
-        })
+        let is_own = |pattern: &NamePattern| own_tools.iter().any(|name| pattern.matches(name));
+        Self::of(all.filter(|(_, pattern)| !is_own(pattern)).collect())
     }
 
-    /// Creates the check for patterns by position, with a function for their configuration keys.
-    pub(in crate::safeguards) fn of(
-        left: Vec<(usize, NamePattern)>,
-        key: fn(usize) -> String,
-    ) -> Self {
+    /// Creates the check for patterns with their configuration keys in the section `safeguards`.
+    pub(in crate::safeguards) fn of(left: Vec<(String, NamePattern)>) -> Self {
         Self {
-            key,
             is_over: AtomicBool::new(left.is_empty()),
             state: Mutex::new(PatternState {
                 left,
@@ -76,26 +65,24 @@ impl UnmatchedPatterns {
         if self.is_over.load(Ordering::Relaxed) {
             return;
         }
-        for (rule, pattern, nearest) in self.missing_patterns(upstream, tools, is_last, n_upstreams)
+        for (key, pattern, nearest) in self.missing_patterns(upstream, tools, is_last, n_upstreams)
         {
             tracing::warn!(
-                "{}: no tool matches {}; the nearest name is {}",
-                (self.key)(rule),
+                "safeguards.{key}: no tool matches {}; the nearest name is {}",
                 pattern.as_str(),
                 nearest.as_ref().map_or("none", ToolName::as_str)
             );
         }
     }
 
-    /// Returns, once, the patterns that match no tool, with the positions of their rules and the
-    /// nearest names.
+    /// Returns, once, the patterns that match no tool, with their keys and the nearest names.
     fn missing_patterns(
         &self,
         upstream: &UpstreamName,
         tools: &[ToolName],
         is_last: bool,
         n_upstreams: usize,
-    ) -> Vec<(usize, NamePattern, Option<ToolName>)> {
+    ) -> Vec<(String, NamePattern, Option<ToolName>)> {
         let mut state = self.state.lock();
         let PatternState { left, names, known } = &mut *state;
         let of_tools: Vec<ToolNames> = (tools.iter())
@@ -114,10 +101,10 @@ impl UnmatchedPatterns {
         // The check is over, so the names are freed.
         let PatternState { left, names, .. } = std::mem::take(&mut *state);
         let texts: Vec<&str> = names.iter().map(ToolName::as_str).collect();
-        let missing = left.into_iter().map(|(rule, pattern)| {
+        let missing = left.into_iter().map(|(key, pattern)| {
             let nearest = nearest_names(pattern.as_str(), &texts, 1);
             let nearest = nearest.first().map(|at| names[*at].clone());
-            (rule, pattern, nearest)
+            (key, pattern, nearest)
         });
         missing.collect()
     }
@@ -139,14 +126,14 @@ mod tests {
             rule(&["web__*", "search_tools", "x"]),
         ];
         let unmatched = UnmatchedPatterns::new(&rules, &["search_tools".into()]);
-        let missing = |name, tools: &[&str], is_last| -> Vec<(usize, String, Option<String>)> {
+        let missing = |name, tools: &[&str], is_last| -> Vec<(String, String, Option<String>)> {
             let tools: Vec<ToolName> = tools.iter().map(|name| (*name).into()).collect();
             let missing = unmatched.missing_patterns(&upstream(name), &tools, is_last, 2);
             missing
                 .into_iter()
-                .map(|(rule, pattern, nearest)| {
+                .map(|(key, pattern, nearest)| {
                     let nearest = nearest.map(|name| name.as_str().to_owned());
-                    (rule, pattern.as_str().to_owned(), nearest)
+                    (key, pattern.as_str().to_owned(), nearest)
                 })
                 .collect()
         };
@@ -155,8 +142,12 @@ mod tests {
         assert_eq!(missing("notes", &["find"], true), []);
         assert!(!unmatched.is_over.load(Ordering::Relaxed));
         let expected = [
-            (0, "finds".to_owned(), Some("find".to_owned())),
-            (1, "x".to_owned(), None),
+            (
+                "limits.rules[0].tools".to_owned(),
+                "finds".to_owned(),
+                Some("find".to_owned()),
+            ),
+            ("limits.rules[1].tools".to_owned(), "x".to_owned(), None),
         ];
         assert_eq!(missing("web", &["read"], true), expected);
         assert!(unmatched.is_over.load(Ordering::Relaxed));

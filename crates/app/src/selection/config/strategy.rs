@@ -1,9 +1,7 @@
 //! The strategies for the selection of lists.
 
-use std::fmt;
-
 use serde::{Deserialize, Serialize};
-use strum::{EnumString, IntoStaticStr, VariantArray};
+use strum::{Display, EnumString, IntoStaticStr, VariantArray};
 
 /// Strategy for the selection of a list.
 #[derive(
@@ -15,6 +13,7 @@ use strum::{EnumString, IntoStaticStr, VariantArray};
     Eq,
     Serialize,
     Deserialize,
+    Display,
     IntoStaticStr,
     EnumString,
     VariantArray,
@@ -42,12 +41,6 @@ impl Strategy {
     #[must_use]
     pub fn as_str(self) -> &'static str {
         self.into()
-    }
-}
-
-impl fmt::Display for Strategy {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.as_str())
     }
 }
 

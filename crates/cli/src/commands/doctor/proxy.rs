@@ -1,6 +1,7 @@
 //! Checks of the running proxy, the ports, and the service.
 
 use riglm_adapters_http::ControlAddress;
+use riglm_domain::id::UpstreamName;
 
 use super::finding::Finding;
 use crate::args::LocationArgs;
@@ -38,6 +39,7 @@ pub(super) async fn check(
             let mut findings: Vec<Finding> = states.collect();
             findings.extend(proxies.iter().filter_map(pause_of));
             findings.extend(check_version(config).await);
+            findings.extend(check_servers(config).await);
             findings
         }
         // The reason for the other commands names an option that this one does not have.
@@ -78,6 +80,35 @@ async fn check_version(config: &Config) -> Option<Finding> {
         format!("one has version {other}, and this program has {own}"),
         "restart it: riglm service install, or riglm serve",
     ))
+}
+
+/// Names the servers that are starting, and those that show clients of one era other tools.
+async fn check_servers(config: &Config) -> Vec<Finding> {
+    let ControlAnswer::Said(answers) = ask(config, None, "/upstreams").await else {
+        return Vec::new();
+    };
+    let all = answers.iter().filter_map(|it| it["upstreams"].as_array());
+    let mut findings = Vec::new();
+    for server in all.flatten() {
+        let name = server["name"].as_str().map(UpstreamName::parse);
+        let Some(Ok(name)) = name else { continue };
+        if server["state"] == "starting" {
+            let text = format!("{name} is starting (upstreams.{name}.start_timeout is its time)");
+            findings.push(Finding::ok("upstreams", text));
+        }
+        let tools = &server["tools_by_era"];
+        if let (Some(legacy), Some(modern)) = (tools["legacy"].as_u64(), tools["modern"].as_u64()) {
+            findings.push(Finding::warning(
+                "upstreams",
+                format!(
+                    "{name} shows clients of revision 2026-07-28 other tools ({modern}) than older \
+                     ones ({legacy})"
+                ),
+                format!("set upstreams.{name}.revision to show all clients the same tools"),
+            ));
+        }
+    }
+    findings
 }
 
 /// Checks that the ports are free, as no proxy was found.

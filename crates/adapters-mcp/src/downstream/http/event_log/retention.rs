@@ -34,20 +34,16 @@ pub(super) struct RetentionTotals {
 
 impl RetentionTotals {
     pub(super) fn of(stream: &EventQueue) -> Self {
-        let is_unread = stream.reader == 0;
+        let (waiting, waiting_bytes) = match stream.reader {
+            0 => (stream.n_unread(), stream.n_unread_bytes()),
+            _ => (0, 0),
+        };
+        let earlier_bytes = stream.is_kept.then(|| stream.n_earlier_bytes());
         Self {
-            waiting: if is_unread { stream.n_unread() } else { 0 },
-            waiting_bytes: if is_unread {
-                stream.n_unread_bytes()
-            } else {
-                0
-            },
+            waiting,
+            waiting_bytes,
             last_bytes: stream.n_last_bytes(),
-            earlier_bytes: if stream.is_kept {
-                stream.n_earlier_bytes()
-            } else {
-                0
-            },
+            earlier_bytes: earlier_bytes.unwrap_or(0),
         }
     }
 
@@ -151,10 +147,8 @@ impl SessionStreams {
 
     /// Returns the oldest stream kept for resumption that matches.
     fn find_kept(&self, is_wanted: impl Fn(&EventQueue) -> bool) -> Option<u64> {
-        self.kept
-            .iter()
-            .find(|number| self.by_number.get(number).is_some_and(&is_wanted))
-            .copied()
+        let mut kept = self.kept.iter().copied();
+        kept.find(|number| self.by_number.get(number).is_some_and(&is_wanted))
     }
 
     /// Drops unread events of streams without a reader when they exceed the limits.

@@ -124,10 +124,7 @@ impl SessionStreams {
 
     /// Returns whether the stream of a request will get no more events.
     pub(super) fn is_over(&self, number: u64) -> bool {
-        self.is_closed
-            || self
-                .by_number
-                .get(&number)
-                .is_none_or(|stream| stream.open.is_empty())
+        let stream = self.by_number.get(&number);
+        self.is_closed || stream.is_none_or(|stream| stream.open.is_empty())
     }
 }

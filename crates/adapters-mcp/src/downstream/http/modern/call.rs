@@ -7,7 +7,7 @@ use axum::body::Body;
 use axum::response::Response;
 use bytes::{BufMut, Bytes, BytesMut};
 use futures_util::future::join;
-use http::{HeaderValue, StatusCode, header};
+use http::{StatusCode, header};
 use riglm_app::proxy::{ClientPresence, ClientSession, ReservedMemory};
 use riglm_domain::mcp::message::{Message, RequestId};
 use riglm_ports::authenticator::Revocation;
@@ -61,16 +61,12 @@ impl PendingCall {
     pub(super) async fn answer(mut self, message: Message) -> Response {
         let mut work = self.send(message);
         let first = self.first(&mut work).await.flatten();
-        if let Some(ResponseEvent {
-            data,
-            status: Some(status),
-            ..
-        }) = first
-        {
-            return answer_response(status, data);
+        let status = first.as_ref().and_then(|event| event.status);
+        match (first, status) {
+            (Some(first), Some(status)) => answer_response(status, first.data),
+            // A request that was sent with a valid key is answered even if the key is revoked.
+            (first, _) => self.into_stream(first, Box::pin(std::future::pending())),
         }
-        // A request that was sent with a valid key is answered even if the key is revoked.
-        self.into_stream(first, Box::pin(std::future::pending()))
     }
 
     /// Sends the request to the upstream and waits for its answer, whatever comes before it. Returns
@@ -206,9 +202,7 @@ pub(super) async fn cancel(session: Arc<ClientSession>, id: RequestId) {
 fn answer_response(status: StatusCode, data: Bytes) -> Response {
     let mut response = reply::json(status, data);
     if status == StatusCode::SERVICE_UNAVAILABLE {
-        response
-            .headers_mut()
-            .insert(header::RETRY_AFTER, HeaderValue::from_static("1"));
+        reply::set_header(&mut response, header::RETRY_AFTER, "1");
     }
     response
 }

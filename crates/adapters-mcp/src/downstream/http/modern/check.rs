@@ -21,10 +21,8 @@ pub(super) fn message(
     message: &Message,
     meta: &RequestMeta<'_>,
 ) -> Result<(), RpcError> {
-    let Some(envelope) = message.single() else {
-        return Ok(());
-    };
-    let (Some(method), params) = (envelope.method(), message.params(envelope)) else {
+    let named = (message.single()).and_then(|envelope| Some((envelope, envelope.method()?)));
+    let Some((envelope, method)) = named else {
         return Ok(());
     };
     if envelope.id().is_none() {
@@ -34,6 +32,7 @@ pub(super) fn message(
         let text = format!("missing {} in _meta of the request", meta::PROTOCOL_VERSION);
         return Err(RpcError::new(RpcErrorCode::InvalidParams, text));
     }
+    let params = message.params(envelope);
     check_standard(&standard_headers(headers)?, method, params)?;
     meta.check_complete(method)?;
     Ok(())
@@ -49,10 +48,8 @@ fn notification(headers: &HeaderMap, method: &str, meta: &RequestMeta<'_>) -> Re
     let Some(revision) = meta.revision() else {
         return Ok(());
     };
-    if standard
-        .protocol_version
-        .is_some_and(|said| said != revision.as_str())
-    {
+    let said = standard.protocol_version;
+    if said.is_some_and(|said| said != revision.as_str()) {
         let text = "Header mismatch: the header MCP-Protocol-Version differs from the body";
         return Err(mismatch(text.into()));
     }
@@ -93,9 +90,8 @@ fn single_header<'a>(headers: &'a HeaderMap, name: &str) -> Result<Option<&'a st
         return Ok(None);
     };
     if values.next().is_some() {
-        return Err(mismatch(format!(
-            "Header mismatch: the header {name} occurs twice"
-        )));
+        let text = format!("Header mismatch: the header {name} occurs twice");
+        return Err(mismatch(text));
     }
     value.to_str().map(Some).map_err(|_| {
         let text = format!("Header mismatch: the header {name} has invalid characters");

@@ -89,11 +89,10 @@ impl NameKey {
     fn of(name: &RequestId) -> Self {
         match name {
             // Adding zero turns negative zero into positive zero.
-            RequestId::Number(number) => Self::Number(
-                number
-                    .parse::<f64>()
-                    .map_or(0, |value| (value + 0.0).to_bits()),
-            ),
+            RequestId::Number(number) => {
+                let number = number.parse::<f64>();
+                Self::Number(number.map_or(0, |value| (value + 0.0).to_bits()))
+            }
             RequestId::Text(text) => Self::Text(text.clone()),
         }
     }

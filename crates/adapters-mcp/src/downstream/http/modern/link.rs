@@ -57,10 +57,8 @@ impl ModernLink {
     ) -> Option<(RequestId, Message, mpsc::Receiver<ResponseEvent>)> {
         let (queue, events) = mpsc::channel(QUEUE);
         let session = Arc::downgrade(session);
-        let (id, message) = self
-            .exchanges
-            .lock()
-            .open(message, ResponseReceiver { queue, session })?;
+        let receiver = ResponseReceiver { queue, session };
+        let (id, message) = self.exchanges.lock().open(message, receiver)?;
         Some((id, message, events))
     }
 
@@ -103,9 +101,8 @@ impl ModernLink {
             Some(names) => names.restored_in(message),
             None => message,
         };
-        let data = message.on_one_line();
         let event = ResponseEvent {
-            data,
+            data: message.on_one_line(),
             status,
             room: None,
         };
@@ -180,11 +177,7 @@ fn status_of(message: &Message, envelope: &Envelope) -> Option<StatusCode> {
 
 /// Returns whether the server ends the subscription `id` with this message.
 fn is_teardown(message: &Message, envelope: &Envelope, id: &RequestId) -> bool {
-    envelope.method() == Some(method::NOTIFICATIONS_CANCELLED)
-        && message
-            .params(envelope)
-            .and_then(|params| edit::member(params, "requestId"))
-            .and_then(RequestId::from_json)
-            .as_ref()
-            == Some(id)
+    let params = message.params(envelope).unwrap_or_default();
+    let ended = edit::member(params, "requestId").and_then(RequestId::from_json);
+    envelope.method() == Some(method::NOTIFICATIONS_CANCELLED) && ended.as_ref() == Some(id)
 }

@@ -29,9 +29,7 @@ impl ReplacedNames {
         if let Some(id) = &self.id {
             replaced = replaced.with_id(&id.inner);
         }
-        let params = message
-            .single()
-            .and_then(|envelope| message.params(envelope));
+        let params = (message.single()).and_then(|envelope| message.params(envelope));
         if let (Some(token), Some(params)) = (&self.token, params) {
             let inner = token.inner.to_json();
             replaced = replaced.with_params(&edit::with_meta(params, &[(PROGRESS_TOKEN, &inner)]));
@@ -50,8 +48,7 @@ impl ReplacedNames {
                 let Some(params) = message.params(envelope) else {
                     return message;
                 };
-                let restored = self.restored_in_params(envelope.method(), params);
-                match restored {
+                match self.restored_in_params(envelope.method(), params) {
                     Some(params) => message.with_params(&params),
                     None => message,
                 }
@@ -64,9 +61,7 @@ impl ReplacedNames {
             return message;
         };
         let restored = message.with_id(&id.own);
-        let result = message
-            .single()
-            .and_then(|envelope| message.result(envelope));
+        let result = (message.single()).and_then(|envelope| message.result(envelope));
         match result.and_then(|result| with_subscription(result, id)) {
             Some(result) => restored.with_result(&result),
             None => restored,

@@ -244,14 +244,10 @@ impl Parameters {
     /// may find.
     fn options(&self, provider: Provider) -> Result<ListOptions, Problem> {
         let search = self.search(provider)?;
+        let is_by_riglm = search.is_none_or(|mode| mode == SearchMode::Riglm);
         let omits_deferred = match self.deferred.as_deref() {
             None | Some("list") => false,
-            Some("omit")
-                if provider == Provider::OpenAi
-                    && search.is_none_or(|mode| mode == SearchMode::Riglm) =>
-            {
-                true
-            }
+            Some("omit") if provider == Provider::OpenAi && is_by_riglm => true,
             Some("omit") => {
                 let text = "deferred=omit is only for /sdk/openai with search=riglm: otherwise the \
                             provider needs all definitions";

@@ -21,10 +21,8 @@ use super::tool_array::{AgentTool, Loading, ToolArray};
 
 /// Returns a tool in the format of the provider.
 pub(super) fn convert(tool: &ToolDefinition) -> ProviderTool {
-    let schema = provider_schema(
-        member(tool.text(), "inputSchema"),
-        SchemaForm::PlainArguments,
-    );
+    let schema = member(tool.text(), "inputSchema");
+    let schema = provider_schema(schema, SchemaForm::PlainArguments);
     let mut value = json!({"name": tool.provider_name()});
     if let Some(text) = ToolText::of(tool.text()).with_note(schema.note) {
         value["description"] = text.into();
@@ -69,10 +67,8 @@ pub(super) fn read_block(block: &RawValue) -> Result<Option<ToolBlock>, BlockErr
         Some(_) => return Ok(None),
         None => return Err(BlockError::NoType),
     }
-    let missing = |member| BlockError::Missing {
-        kind: "tool_use",
-        member,
-    };
+    let kind = "tool_use";
+    let missing = |member| BlockError::Missing { kind, member };
     let id = block.id.ok_or_else(|| missing("id"))?;
     let name = block.name.ok_or_else(|| missing("name"))?;
     let arguments = block.input.map_or("{}", RawValue::get);
@@ -137,11 +133,8 @@ pub(super) fn result(block: &ToolBlock, outcome: &Outcome, array: &ToolArray) ->
 /// Returns the content for found tools: references to tools that are not loaded. A result has either
 /// references or text.
 pub(super) fn references(found: &FoundTools, array: &ToolArray) -> Vec<Value> {
-    let tools: Vec<&AgentTool> = found
-        .names
-        .iter()
-        .filter_map(|name| array.by_name(name))
-        .collect();
+    let tools = found.names.iter().filter_map(|name| array.by_name(name));
+    let tools: Vec<&AgentTool> = tools.collect();
     let references: Vec<Value> = tools
         .iter()
         .filter(|tool| tool.loading == Loading::Deferred)
@@ -154,10 +147,8 @@ pub(super) fn references(found: &FoundTools, array: &ToolArray) -> Vec<Value> {
         return content(&found.output);
     }
     let names: Vec<&str> = tools.iter().map(|tool| tool.provider_name()).collect();
-    let text = format!(
-        "These tools fit, and you have them already: {}.",
-        names.join(", ")
-    );
+    let names = names.join(", ");
+    let text = format!("These tools fit, and you have them already: {names}.");
     vec![json!({"type": "text", "text": text})]
 }
 

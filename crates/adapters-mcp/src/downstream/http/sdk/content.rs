@@ -152,13 +152,10 @@ fn file(media_type: Option<String>, data: Option<String>, name: Option<String>) 
     } else if !is_empty && file.media_type == PDF {
         OutputPart::Pdf(file)
     } else {
-        let EncodedFile {
-            media_type, name, ..
-        } = &file;
+        let (name, media_type) = (&file.name, &file.media_type);
         let n_bytes = file.data.len() / 4 * 3;
-        OutputPart::Text(format!(
-            "[{name} of type {media_type:?}, about {n_bytes} bytes, not shown]"
-        ))
+        let text = format!("[{name} of type {media_type:?}, about {n_bytes} bytes, not shown]");
+        OutputPart::Text(text)
     }
 }
 

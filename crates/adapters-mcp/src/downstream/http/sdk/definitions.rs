@@ -120,9 +120,7 @@ impl Definitions {
             return Some(Arc::clone(same));
         }
         if known.by_text.len() >= known.sweep_at {
-            known
-                .by_text
-                .retain(|_, definition| Arc::strong_count(definition) > 1);
+            (known.by_text).retain(|_, definition| Arc::strong_count(definition) > 1);
             known.sweep_at = SWEEP_FROM.max(known.by_text.len() * 2);
         }
         let shared = Arc::new(ToolDefinition::read(text)?);

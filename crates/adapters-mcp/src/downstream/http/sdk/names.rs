@@ -36,15 +36,11 @@ pub(super) fn argument_name(name: &str) -> Cow<'_, str> {
 
 /// Returns whether a name has the form of a changed one.
 pub(super) fn is_changed(name: &str) -> bool {
-    let digits = name
-        .len()
-        .checked_sub(N_DIGITS)
-        .and_then(|at| name.split_at_checked(at))
-        .filter(|(before, _)| before.ends_with(MARK));
-    digits.is_some_and(|(_, digits)| {
-        digits
-            .bytes()
-            .all(|digit| matches!(digit, b'0'..=b'9' | b'a'..=b'f'))
+    let at = name.len().checked_sub(N_DIGITS);
+    let parts = at.and_then(|at| name.split_at_checked(at));
+    parts.is_some_and(|(before, digits)| {
+        let is_digit = |digit: u8| matches!(digit, b'0'..=b'9' | b'a'..=b'f');
+        before.ends_with(MARK) && digits.bytes().all(is_digit)
     })
 }
 
@@ -55,11 +51,8 @@ fn safe(name: &str, is_accepted: impl Fn(char) -> bool) -> Cow<'_, str> {
         return name.into();
     }
     let accepted = |c| if is_accepted(c) { c } else { '_' };
-    let readable: String = name
-        .chars()
-        .map(accepted)
-        .take(MAX_CHARS - MARK.len() - N_DIGITS)
-        .collect();
+    let n_readable = MAX_CHARS - MARK.len() - N_DIGITS;
+    let readable: String = name.chars().map(accepted).take(n_readable).collect();
     let digest = hex::encode(Sha256::digest(name.as_bytes()));
     format!("{readable}{MARK}{}", &digest[..N_DIGITS]).into()
 }

@@ -17,10 +17,8 @@ use super::tool_array::{AgentTool, Loading, ToolArray};
 
 /// Returns a tool in the format of the provider.
 pub(super) fn convert(tool: &ToolDefinition) -> ProviderTool {
-    let schema = provider_schema(
-        member(tool.text(), "inputSchema"),
-        SchemaForm::ArraysWithItems,
-    );
+    let schema = member(tool.text(), "inputSchema");
+    let schema = provider_schema(schema, SchemaForm::ArraysWithItems);
     let mut value = json!({"type": "function", "name": tool.provider_name()});
     if let Some(text) = ToolText::of(tool.text()).with_note(schema.note) {
         value["description"] = text.into();
@@ -75,13 +73,12 @@ pub(super) fn read_block(item: &RawValue) -> Result<Option<ToolBlock>, BlockErro
         Some(_) => return Ok(None),
         None => return Err(BlockError::NoType),
     };
-    let type_name = match kind {
-        BlockKind::Call => "function_call",
-        BlockKind::Search => "tool_search_call",
-    };
-    let missing = |member| BlockError::Missing {
-        kind: type_name,
-        member,
+    let missing = |member| {
+        let kind = match kind {
+            BlockKind::Call => "function_call",
+            BlockKind::Search => "tool_search_call",
+        };
+        BlockError::Missing { kind, member }
     };
     let id = item.call_id.ok_or_else(|| missing("call_id"))?;
     let name = match kind {
@@ -142,12 +139,9 @@ fn output_of(output: &ToolOutput) -> Value {
         OutputPart::Pdf(file) => json!({"type": "input_file", "filename": file.name, "file_data":
             format!("data:{};base64,{}", file.media_type, file.data)}),
     };
-    let lead = output
-        .is_error
-        .then(|| json!({"type": "input_text", "text": "Error:"}));
-    lead.into_iter()
-        .chain(output.parts.iter().map(item))
-        .collect()
+    let lead = (output.is_error).then(|| json!({"type": "input_text", "text": "Error:"}));
+    let parts = output.parts.iter().map(item);
+    lead.into_iter().chain(parts).collect()
 }
 
 #[cfg(test)]

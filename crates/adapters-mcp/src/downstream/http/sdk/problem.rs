@@ -97,11 +97,7 @@ impl IntoResponse for Problem {
         });
         let mut response = Response::new(Body::from(body.to_string()));
         *response.status_mut() = self.status;
-        let mut set = |name, value| {
-            response
-                .headers_mut()
-                .insert(name, HeaderValue::from_static(value));
-        };
+        let mut set = |name, value| reply::set_header(&mut response, name, value);
         set(header::CONTENT_TYPE, "application/problem+json");
         match self.status {
             StatusCode::UNAUTHORIZED => set(header::WWW_AUTHENTICATE, "Bearer realm=\"riglm\""),

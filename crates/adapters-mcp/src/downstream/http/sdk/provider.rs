@@ -6,6 +6,7 @@ use riglm_domain::mcp::edit::member;
 use riglm_domain::mcp::scan::unescape;
 use serde_json::value::RawValue;
 use serde_json::{Map, Value, json};
+use strum::IntoStaticStr;
 
 use super::block::{BlockError, FoundTools, Outcome, ToolBlock};
 use super::definitions::{ProviderTool, ToolDefinition};
@@ -21,7 +22,8 @@ pub(super) enum Provider {
 }
 
 /// A way to find tools that are not loaded.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, IntoStaticStr)]
+#[strum(serialize_all = "lowercase")]
 pub(super) enum SearchMode {
     /// riglm searches, and the agent passes the search on.
     Riglm,
@@ -36,21 +38,15 @@ pub(super) enum SearchMode {
 impl SearchMode {
     /// Returns the name of the mode in URLs and answers.
     pub(super) fn name(self) -> &'static str {
-        match self {
-            Self::Riglm => "riglm",
-            Self::Bm25 => "bm25",
-            Self::Regex => "regex",
-            Self::Hosted => "hosted",
-        }
+        self.into()
     }
 }
 
 impl Provider {
     /// Returns the provider with this name in URLs.
     pub(super) fn parse(name: &str) -> Option<Self> {
-        [Self::Anthropic, Self::OpenAi]
-            .into_iter()
-            .find(|provider| provider.name() == name)
+        let mut all = [Self::Anthropic, Self::OpenAi].into_iter();
+        all.find(|provider| provider.name() == name)
     }
 
     /// Returns the name of the provider in URLs.

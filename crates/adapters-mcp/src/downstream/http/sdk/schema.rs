@@ -98,9 +98,7 @@ fn merge_alternatives(object: &mut Map<String, Value>, refused: &Map<String, Val
                 continue;
             };
             for (name, schema) in more {
-                if !known.contains_key(name) {
-                    known.insert(name.clone(), schema.clone());
-                }
+                known.entry(name).or_insert_with(|| schema.clone());
             }
         }
     }

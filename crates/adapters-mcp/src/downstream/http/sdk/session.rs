@@ -202,13 +202,11 @@ impl AgentSession {
                 code: Some(RpcErrorCode::SessionNotFound.code()),
                 message: "the session has ended; send the request again".to_owned(),
             })?;
-        let answer =
-            tokio::time::timeout(self.link.responses.patience(), call.complete(message)).await;
-        let answer = answer
-            .ok()
-            .flatten()
-            .ok_or_else(|| RequestError::without_answer("the request was not answered"))?;
-        let Answer { data, room } = answer;
+        let patience = self.link.responses.patience();
+        let answer = tokio::time::timeout(patience, call.complete(message)).await;
+        let Some(Answer { data, room }) = answer.ok().flatten() else {
+            return Err(RequestError::without_answer("the request was not answered"));
+        };
         read_answer(&data).map(|text| RequestResult { text, room })
     }
 
@@ -286,9 +284,8 @@ impl AgentSession {
             let params = ListParams {
                 cursor: cursor.as_deref(),
             };
-            let result = self
-                .request(method::TOOLS_LIST, &params, properties)
-                .await?;
+            let requested = self.request(method::TOOLS_LIST, &params, properties);
+            let result = requested.await?;
             let page: List<'_> = serde_json::from_str(&result.text)
                 .map_err(|_| RequestError::without_answer("the list of tools cannot be read"))?;
             let tools = page.tools.iter();

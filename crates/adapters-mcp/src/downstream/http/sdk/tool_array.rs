@@ -142,9 +142,7 @@ impl ToolArray {
         let mut left: HashMap<Box<str>, AgentTool> = HashMap::new();
         let mut order = Vec::new();
         // An agent without a host shows no apps, and only they may call these tools.
-        let for_models = listed
-            .into_iter()
-            .filter(|definition| !is_app_only(definition.text()));
+        let for_models = (listed.into_iter()).filter(|definition| !is_app_only(definition.text()));
         for definition in for_models {
             let provider_name: Box<str> = definition.provider_name().into();
             if !taken.insert(provider_name.clone()) {
@@ -161,8 +159,7 @@ impl ToolArray {
         }
         let mut tools = Vec::with_capacity(order.len());
         for old in &self.tools {
-            let same = left.remove(old.provider_name());
-            if let Some(mut tool) = same {
+            if let Some(mut tool) = left.remove(old.provider_name()) {
                 if old.loading == Loading::Loaded {
                     tool.loading = Loading::Loaded;
                 }
@@ -192,9 +189,8 @@ impl ToolArray {
 /// Removes the tools that are gone for the longest time, so that the others keep to the limits.
 fn forget_long_gone(tools: &mut Vec<AgentTool>) {
     let all = tools.iter().enumerate();
-    let mut gone: Vec<(u64, usize)> = all
-        .filter_map(|(at, tool)| Some((tool.gone_since?, at)))
-        .collect();
+    let gone = all.filter_map(|(at, tool)| Some((tool.gone_since?, at)));
+    let mut gone: Vec<(u64, usize)> = gone.collect();
     gone.sort_unstable_by_key(|(since, at)| (Reverse(*since), *at));
     let (mut n_kept, mut n_bytes) = (0, 0);
     let forgotten: HashSet<usize> = gone
@@ -210,11 +206,8 @@ fn forget_long_gone(tools: &mut Vec<AgentTool>) {
             !fits
         })
         .collect();
-    let mut at = 0;
-    tools.retain(|_| {
-        at += 1;
-        !forgotten.contains(&(at - 1))
-    });
+    let mut positions = 0..tools.len();
+    tools.retain(|_| positions.next().is_none_or(|at| !forgotten.contains(&at)));
 }
 
 #[cfg(test)]

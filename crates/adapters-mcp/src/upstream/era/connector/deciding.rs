@@ -3,13 +3,11 @@
 use std::sync::Arc;
 
 use riglm_domain::mcp::message::Message;
+use riglm_domain::mcp::meta::is_modern_request;
 use riglm_domain::mcp::method;
 use riglm_ports::upstream::{SendOutcome, UpstreamError, UpstreamLink};
 
-use super::super::detection::{
-    Answer, EraVerdict, discover_for_nobody, discover_id, era_verdict, has_method,
-    is_modern_request,
-};
+use super::super::detection::{Answer, EraVerdict, discover_for_nobody, discover_id, era_verdict};
 use super::super::legacy_client::LegacyClientLink;
 use super::super::modern_client::ModernClientLink;
 use super::era_switch::{ConnectionSlot, EraConnection, EraSwitch, Mode, link_closed};
@@ -24,7 +22,7 @@ impl EraSwitch {
     ) -> Result<SendOutcome, UpstreamError> {
         let place = Arc::clone(&self.place).lock_owned().await;
         let epoch = self.memory.epoch();
-        let is_handshake = has_method(&message, method::INITIALIZE);
+        let is_handshake = message.has_method(method::INITIALIZE);
         let is_modern = is_modern_request(&message);
         match &*self.face.load_full() {
             // The era was detected while this message waited.
@@ -75,7 +73,7 @@ impl EraSwitch {
         };
         // A `server/discover` request of the client is as good as a probe, unless the server
         // refuses it.
-        let is_discover = has_method(&message, method::SERVER_DISCOVER);
+        let is_discover = message.has_method(method::SERVER_DISCOVER);
         let own_id = message.single().and_then(|envelope| envelope.id().cloned());
         let limit = self.options.probe_timeout;
         let own = match own_id.filter(|_| is_discover) {

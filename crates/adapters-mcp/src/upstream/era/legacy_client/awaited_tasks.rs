@@ -177,9 +177,7 @@ impl MultiRoundCalls {
             self.poll_later(client, interval);
             return None;
         }
-        let code = message
-            .error(envelope)
-            .and_then(|error| member(error, "code"));
+        let code = (message.error(envelope)).and_then(|error| member(error, "code"));
         let is_unknown = code == Some(RpcErrorCode::InvalidParams.code().to_string().as_str());
         (is_unknown || !self.repeats_question(client)).then_some(message)
     }

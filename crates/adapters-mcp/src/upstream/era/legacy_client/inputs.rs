@@ -68,9 +68,7 @@ fn read_request<'a>(
     identity: &Identity,
 ) -> Result<InputRequest<'a>, RpcError> {
     let method = member(request, "method").and_then(unescape);
-    let kind = KINDS
-        .iter()
-        .find(|(known, _)| Some(*known) == method.as_deref());
+    let kind = (KINDS.iter()).find(|(known, _)| Some(*known) == method.as_deref());
     let Some((method, capability)) = kind else {
         return Err(garbled_error("unknown kind of input request"));
     };

@@ -98,9 +98,7 @@ impl NotificationStream {
     /// Registers the acknowledgement of a stream.
     pub(super) fn note_acknowledged(&self, stream: &RequestId, filter: &str) {
         let now = Instant::now();
-        self.subscriptions
-            .lock()
-            .note_acknowledged(stream, filter, now);
+        (self.subscriptions.lock()).note_acknowledged(stream, filter, now);
     }
 
     /// Registers the end of a stream. Returns whether the id belongs to a stream.

@@ -79,9 +79,7 @@ impl MultiRoundCalls {
             // A task repeats its questions until it has processed the answers.
             if let (Ok(asked), Some(task)) = (&mut read, requests.task(&client)) {
                 let answered = &task.answered;
-                asked
-                    .requests
-                    .retain(|asked| !answered.contains(&asked.key));
+                (asked.requests).retain(|asked| !answered.contains(&asked.key));
             }
             let asked = if requests.n_rounds(&client) >= limit {
                 Err(RpcError::new(

@@ -275,11 +275,8 @@ impl Requests {
                 answer: None,
             })
             .collect();
-        let ids: Vec<RequestId> = request
-            .inputs
-            .iter()
-            .map(|input| input.id.clone())
-            .collect();
+        let ids = request.inputs.iter().map(|input| input.id.clone());
+        let ids: Vec<RequestId> = ids.collect();
         for input in &ids {
             self.questions.insert(input.clone(), id.clone());
         }

@@ -109,9 +109,7 @@ impl LegacyClientLink {
         id: RequestId,
         message: &Message,
     ) -> Result<SendOutcome, UpstreamError> {
-        let params = message
-            .single()
-            .and_then(|envelope| message.params(envelope));
+        let params = (message.single()).and_then(|envelope| message.params(envelope));
         let params = self.peers.identity.lock().sign(params);
         self.calls.send(id, message.with_params(&params)).await
     }

@@ -15,7 +15,7 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use super::welcome::{Hello, Welcome};
-use crate::upstream::Link;
+use riglm_adapters_programs::Link;
 
 #[derive(Clone, Debug)]
 enum Phase {

@@ -208,9 +208,7 @@ impl BridgeState {
     /// Detaches listen requests from a retired connection.
     pub(super) fn release_listens(&mut self, number: u64) {
         for listen in self.listens.values_mut() {
-            listen
-                .connection
-                .take_if(|connection| connection.number == number);
+            (listen.connection).take_if(|connection| connection.number == number);
         }
     }
 

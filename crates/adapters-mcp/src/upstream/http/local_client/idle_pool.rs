@@ -61,9 +61,7 @@ impl IdlePool {
         let mut idle = self.0.lock();
         let now = Instant::now();
         let is_old = |since: Instant| now.duration_since(since) >= POOL_IDLE_TIMEOUT;
-        let n_old = idle
-            .connections
-            .partition_point(|(_, since)| is_old(*since));
+        let n_old = (idle.connections).partition_point(|(_, since)| is_old(*since));
         let old: Vec<_> = idle.connections.drain(..n_old).collect();
         let next = idle.connections.first();
         let next = next.map(|(_, since)| *since + POOL_IDLE_TIMEOUT);

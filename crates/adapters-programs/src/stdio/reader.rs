@@ -10,8 +10,7 @@ use tokio::process::ChildStdout;
 use tokio_util::sync::CancellationToken;
 
 use super::super::limits::UpstreamLimits;
-use super::super::skipped_output::SkippedOutput;
-use super::lines::{Line, Lines};
+use super::lines::{Line, Lines, SkippedOutput};
 use super::oversized_answer;
 use super::start::Start;
 

@@ -3,7 +3,8 @@
 //!
 //! A connection takes a process with its first message, because only this message tells which
 //! processes fit. A closed connection gives a clean process back, and the next connection takes it.
-//! A process that was called, or has asked something, ends with its connection. The pool keeps at
+//! A process that got a call that may change something, or has asked something, ends with its
+//! connection. The pool keeps at
 //! most one process that no connection uses. While several connections make calls, it starts that
 //! process ahead (`spare`).
 
@@ -26,7 +27,9 @@ use tokio_util::task::TaskTracker;
 
 use super::stdio::StartTime;
 use super::{Connector, Events, Link};
-use process::{Fit, Holder, Process, ProcessEvents, ProcessOwner, Purpose, link_closed};
+use process::{
+    Fit, Holder, Process, ProcessEvents, ProcessOwner, Purpose, ReadOnlyTools, link_closed,
+};
 
 /// The time in which a process must answer the handshake of another connection.
 const HANDSHAKE_AGAIN_TIMEOUT: Duration = Duration::from_secs(5);
@@ -62,6 +65,7 @@ impl PooledConnector {
             options,
             state: Mutex::default(),
             live: watch::Sender::new(0),
+            read_only: Arc::default(),
             tasks: TaskTracker::new(),
             closing: CancellationToken::new(),
         };
@@ -123,6 +127,7 @@ struct Pool {
     state: Mutex<PoolState>,
     /// The number of processes that have not ended.
     live: watch::Sender<usize>,
+    read_only: Arc<ReadOnlyTools>,
     /// The ends of processes, and the work on the one that no connection uses.
     tasks: TaskTracker,
     closing: CancellationToken,
@@ -157,10 +162,13 @@ impl PoolState {
     fn check_deadline(&self, purpose: Purpose) -> Option<Instant> {
         let is_usable = match purpose {
             Purpose::Probe => true,
-            Purpose::Handshake => !self.is_handshake_final,
+            Purpose::Handshake(_) => !self.is_handshake_final,
             Purpose::Modern | Purpose::Other => false,
         };
         let process = self.checked.upgrade().filter(|_| is_usable)?;
+        if process.may_only_be_modern() && purpose != Purpose::Probe {
+            return None;
+        }
         let answered = process.may_come_back().then(|| process.first_answer())?;
         // The check itself has a timeout for the first answer, so this is only a bound.
         Some(answered.unwrap_or_else(Instant::now) + CHECK_TIMEOUT)
@@ -198,7 +206,7 @@ impl Pool {
                 Some(deadline) if Instant::now() < deadline => {
                     let _ = tokio::time::timeout_at(deadline, live.changed()).await;
                 }
-                _ => break Arc::new(Process::new(&self.live)),
+                _ => break Arc::new(Process::new(&self.live, &self.read_only)),
             }
         };
         process.give_to(client.holder()?, &client.principal);
@@ -243,10 +251,14 @@ impl Pool {
         process.take_back();
         let mut state = self.state.lock();
         let is_final = state.is_handshake_final && process.had_handshake();
-        let is_kept = state.idle.is_none() && process.can_be_handed_over() && !is_final;
+        // The newest is the one that the next connection is likely to want.
+        let has_better = state.idle.as_ref().is_some_and(|idle| idle.fits_all());
+        let is_kept = !has_better && process.can_be_handed_over() && !is_final;
         if is_kept && !self.closing.is_cancelled() {
             state.n_idle += 1;
-            state.idle = Some(process);
+            if let Some(older) = state.idle.replace(process) {
+                self.end(&mut state, older);
+            }
             self.tasks.spawn(Arc::clone(self).expire(state.n_idle));
         } else {
             self.end(&mut state, process);
@@ -307,7 +319,7 @@ impl Pool {
         }
         let pool = Arc::clone(self);
         self.tasks.spawn(async move {
-            let process = Arc::new(Process::new(&pool.live));
+            let process = Arc::new(Process::new(&pool.live, &pool.read_only));
             let principal = Principal::local();
             let started = tokio::select! {
                 started = pool.start(&process, &principal) => started,
@@ -432,7 +444,7 @@ impl PoolClient {
         process: Arc<Process>,
         initialize: Message,
     ) -> Result<SendOutcome, UpstreamError> {
-        let holder = self.holder()?;
+        let (purpose, holder) = (Purpose::of(&initialize), self.holder()?);
         process.give_to(Arc::clone(&holder), &self.principal);
         let mut is_taken = process.send_handshake(initialize.clone(), holder).await;
         let answer = timeout(HANDSHAKE_AGAIN_TIMEOUT, &mut is_taken).await;
@@ -444,7 +456,7 @@ impl PoolClient {
             answer.unwrap_or_else(|_| is_taken.try_recv().or(Ok(false))),
             Ok(true)
         ) {
-            self.sit(&process, Purpose::Handshake)?;
+            self.sit(&process, purpose)?;
             return Ok(SendOutcome::Delivered);
         }
         if self.left.is_cancelled() {
@@ -461,7 +473,7 @@ impl PoolClient {
             taken = self.pool.take(&self, &initialize) => taken?,
             () = self.left.cancelled() => return Err(link_closed()),
         };
-        self.sit(&process, Purpose::Handshake)?;
+        self.sit(&process, purpose)?;
         process.give_to(self.holder()?, &self.principal);
         self.pass(&process, initialize).await
     }

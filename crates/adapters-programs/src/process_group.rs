@@ -7,9 +7,9 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use rustix::process::{Pid, Signal, kill_process_group, test_kill_process_group};
+use rustix::process::{Pid, Signal, test_kill_process_group};
 
-use super::guard::Guard;
+use super::guard::{Guard, group_id, signal};
 
 /// The polling interval for the end of a group.
 const POLL_INTERVAL: Duration = Duration::from_millis(20);
@@ -72,28 +72,5 @@ impl Drop for ProcessGroup {
         if let Some(guard) = &self.guard {
             guard.unregister(self.id);
         }
-    }
-}
-
-/// Returns the group with this number, unless a signal must never be sent to it: 0 is the group of
-/// the caller, and 1 stands for all processes.
-pub(super) fn group_id(number: i32) -> Option<Pid> {
-    if number > 1 {
-        Pid::from_raw(number)
-    } else {
-        None
-    }
-}
-
-/// Sends a signal to a group. A group that is gone is ignored.
-pub(super) fn signal(group: Pid, signal: Signal) {
-    if let Err(error) = kill_process_group(group, signal)
-        && error != rustix::io::Errno::SRCH
-    {
-        tracing::warn!(
-            process.group = group.as_raw_pid(),
-            %error,
-            "failed to signal a process group"
-        );
     }
 }

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 /// The reason of a connection failure if nothing listens at the address.
-pub(super) const REFUSED: &str = "connection refused";
+pub const REFUSED: &str = "connection refused";
 
 /// Timeouts and sizes of every connection to one upstream.
 #[derive(Clone, Debug, PartialEq, Eq)]

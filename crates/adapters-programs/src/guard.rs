@@ -12,9 +12,7 @@ use std::process::{Child, ChildStdin, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
-use rustix::process::{Pid, Signal, test_kill_process_group};
-
-use super::process_group::{group_id, signal};
+use rustix::process::{Pid, Signal, kill_process_group, test_kill_process_group};
 
 /// The time between SIGTERM and SIGKILL.
 const TERM_GRACE: Duration = Duration::from_secs(1);
@@ -208,6 +206,29 @@ fn parse(line: &[u8]) -> Option<(bool, Pid)> {
         None => (false, text.strip_prefix('-')?),
     };
     Some((is_added, group_id(number.parse().ok()?)?))
+}
+
+/// Returns the group with this number, unless a signal must never be sent to it: 0 is the group of
+/// the caller, and 1 stands for all processes.
+pub(super) fn group_id(number: i32) -> Option<Pid> {
+    if number > 1 {
+        Pid::from_raw(number)
+    } else {
+        None
+    }
+}
+
+/// Sends a signal to a group. A group that is gone is ignored.
+pub(super) fn signal(group: Pid, signal: Signal) {
+    if let Err(error) = kill_process_group(group, signal)
+        && error != rustix::io::Errno::SRCH
+    {
+        tracing::warn!(
+            process.group = group.as_raw_pid(),
+            %error,
+            "failed to signal a process group"
+        );
+    }
 }
 
 #[cfg(test)]

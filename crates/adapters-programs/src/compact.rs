@@ -4,7 +4,6 @@
 //! own length, so a message that is kept for long must not be a small part of a large buffer.
 
 use bytes::Bytes;
-use http::HeaderValue;
 
 // Slices up to this many bytes are always copied: libraries return parts of read buffers whose size
 // they do not reveal.
@@ -12,7 +11,8 @@ const SHORT_BYTES: usize = 16 * 1024;
 
 /// Returns `part`, a slice of a buffer of `n_buffer` bytes. Copies it if it is short or less than
 /// half of the buffer.
-pub(crate) fn compact(part: Bytes, n_buffer: usize) -> Bytes {
+#[must_use]
+pub fn compact(part: Bytes, n_buffer: usize) -> Bytes {
     if part.len() <= SHORT_BYTES || part.len() < n_buffer / 2 {
         Bytes::copy_from_slice(&part)
     } else {
@@ -20,26 +20,9 @@ pub(crate) fn compact(part: Bytes, n_buffer: usize) -> Bytes {
     }
 }
 
-/// Returns a copy of the value of a header. The value that was received is a slice of the read buffer
-/// of its connection, which may have hundreds of kilobytes.
-pub(crate) fn copied_header(value: &HeaderValue) -> HeaderValue {
-    // A value that was valid stays valid.
-    HeaderValue::from_bytes(value.as_bytes()).unwrap_or_else(|_| value.clone())
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn a_copied_header_keeps_no_buffer() {
-        let buffer = Bytes::from(vec![b'x'; 1 << 20]);
-        let value = HeaderValue::from_maybe_shared(buffer.slice(..100)).unwrap();
-        assert_eq!(value.as_bytes().as_ptr(), buffer.as_ptr());
-        let copied = copied_header(&value);
-        assert_eq!(copied, value);
-        assert_ne!(copied.as_bytes().as_ptr(), buffer.as_ptr());
-    }
 
     #[test]
     fn only_a_large_part_keeps_its_buffer() {

@@ -1,8 +1,10 @@
 //! Splitting of a byte stream into lines of bounded length.
 
+use std::fmt::Display;
 use std::io;
 
 use bytes::{Bytes, BytesMut};
+use riglm_domain::id::UpstreamName;
 use tokio::io::{AsyncRead, AsyncReadExt};
 
 use crate::compact::compact;
@@ -119,6 +121,35 @@ impl<R: AsyncRead + Unpin> Lines<R> {
             },
             None => Line::Whole(compact(line, self.allocated)),
         }
+    }
+}
+
+/// The output of a server that is not a message, over one connection or exchange. It is skipped, and
+/// logged once as a warning, because a server can send any amount of it and must not fill the log.
+#[derive(Debug, Default)]
+pub struct SkippedOutput {
+    n: usize,
+}
+
+impl SkippedOutput {
+    /// Counts a skipped text, and logs the reason: the first time as a warning.
+    pub fn note(&mut self, upstream: &UpstreamName, error: &impl Display) {
+        self.n = self.n.saturating_add(1);
+        if self.n == 1 {
+            tracing::warn!(
+                %upstream,
+                "upstream {upstream}: skipped invalid output: {error} (later cases are logged at \
+                 debug)"
+            );
+        } else {
+            tracing::debug!(%upstream, "upstream {upstream}: skipped invalid output: {error}");
+        }
+    }
+
+    /// Returns the number of skipped texts.
+    #[must_use]
+    pub fn count(&self) -> usize {
+        self.n
     }
 }
 

@@ -1,22 +1,26 @@
 //! A process that one connection after the other may use, and the state in which it is.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::fmt;
+use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock, Weak};
 
 use arc_swap::ArcSwapOption;
 use async_trait::async_trait;
 use parking_lot::Mutex;
+use riglm_domain::mcp::edit::member;
 use riglm_domain::mcp::message::{Message, MessageKind, RequestId};
+use riglm_domain::mcp::meta::is_modern_request;
 use riglm_domain::mcp::method;
+use riglm_domain::mcp::scan::unescape;
 use riglm_domain::privacy::principal::Principal;
 use riglm_ports::upstream::{SendOutcome, UpstreamError, UpstreamEvents};
+use serde::Deserialize;
 use tokio::sync::{oneshot, watch};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-use super::super::era::{has_method, is_modern_request};
 use super::super::{Events, Link};
 
 /// The purpose of a message, as far as it tells which processes can take it.
@@ -25,7 +29,8 @@ pub(super) enum Purpose {
     /// A question that any process can answer.
     #[default]
     Probe,
-    Handshake,
+    /// A handshake of a client with capabilities of this digest.
+    Handshake(u64),
     /// A request of a revision without handshake.
     Modern,
     Other,
@@ -35,11 +40,20 @@ impl Purpose {
     pub(super) fn of(message: &Message) -> Self {
         let method = message.single().and_then(|envelope| envelope.method());
         match method {
-            _ if has_method(message, method::INITIALIZE) => Self::Handshake,
+            _ if message.has_method(method::INITIALIZE) => Self::handshake(message),
             Some(method::SERVER_DISCOVER | method::PING) => Self::Probe,
             _ if is_modern_request(message) => Self::Modern,
             _ => Self::Other,
         }
+    }
+
+    /// Servers may decide by the capabilities of their first client what they list.
+    fn handshake(message: &Message) -> Self {
+        let params = message.single().and_then(|part| message.params(part));
+        let capabilities = params.and_then(|params| member(params, "capabilities"));
+        let mut hasher = DefaultHasher::new();
+        capabilities.unwrap_or("{}").hash(&mut hasher);
+        Self::Handshake(hasher.finish())
     }
 }
 
@@ -80,6 +94,8 @@ struct History {
     principal: Option<Principal>,
     /// The requests without an answer.
     in_flight: HashMap<RequestId, Purpose>,
+    /// Those of them that ask for tools.
+    tool_lists: HashSet<RequestId>,
     /// The handshake of another connection that the process has not answered yet.
     handshake: Option<AnotherHandshake>,
     answered: Option<Instant>,
@@ -95,6 +111,48 @@ struct AnotherHandshake {
     outcome: oneshot::Sender<bool>,
 }
 
+/// The tools of a server that it declares to change nothing (`readOnlyHint`). A process stays clean
+/// after calls of them.
+#[derive(Debug, Default)]
+pub(super) struct ReadOnlyTools(Mutex<HashSet<String>>);
+
+impl ReadOnlyTools {
+    /// Registers the tools in a result, a page of the list.
+    fn learn(&self, result: &str) {
+        let tools = member(result, "tools").map(serde_json::from_str::<Vec<ListedTool>>);
+        let mut known = self.0.lock();
+        for tool in tools.and_then(Result::ok).unwrap_or_default() {
+            if tool.annotations.unwrap_or_default().read_only_hint == Some(true) {
+                known.insert(tool.name);
+            } else {
+                known.remove(&tool.name);
+            }
+        }
+    }
+
+    /// Returns whether a message is a call of such a tool, and starts no task.
+    fn has(&self, message: &Message) -> bool {
+        let params = message.single().and_then(|part| message.params(part));
+        params.is_some_and(|params| {
+            let name = member(params, "name").and_then(unescape);
+            member(params, "task").is_none()
+                && name.is_some_and(|name| self.0.lock().contains(&*name))
+        })
+    }
+}
+
+#[derive(Deserialize)]
+struct ListedTool {
+    name: String,
+    annotations: Option<Annotations>,
+}
+
+#[derive(Default, Deserialize)]
+struct Annotations {
+    #[serde(rename = "readOnlyHint")]
+    read_only_hint: Option<bool>,
+}
+
 /// A process of the pool. It is *clean* while it got nothing that a server keeps for its client, and
 /// has asked nothing itself.
 #[derive(Debug)]
@@ -104,13 +162,14 @@ pub(super) struct Process {
     is_clean: AtomicBool,
     is_lost: AtomicBool,
     history: Mutex<History>,
+    read_only: Arc<ReadOnlyTools>,
     /// The number of processes. A change of anything for which others wait is reported by it, too.
     live: watch::Sender<usize>,
 }
 
 impl Process {
     /// Returns a process that is not started yet. It counts from now on.
-    pub(super) fn new(live: &watch::Sender<usize>) -> Self {
+    pub(super) fn new(live: &watch::Sender<usize>, read_only: &Arc<ReadOnlyTools>) -> Self {
         live.send_modify(|n| *n += 1);
         Self {
             link: OnceLock::new(),
@@ -118,6 +177,7 @@ impl Process {
             is_clean: AtomicBool::new(true),
             is_lost: AtomicBool::new(false),
             history: Mutex::default(),
+            read_only: Arc::clone(read_only),
             live: live.clone(),
         }
     }
@@ -166,14 +226,27 @@ impl Process {
             (_, Purpose::Probe) | (Purpose::Probe, _) | (Purpose::Modern, Purpose::Modern) => {
                 Fit::Yes
             }
-            (Purpose::Handshake, Purpose::Handshake) => Fit::HandshakeAgain,
+            (Purpose::Handshake(past), Purpose::Handshake(new)) if past == new => {
+                Fit::HandshakeAgain
+            }
             _ => Fit::No,
         }
     }
 
     /// Returns whether the process had a handshake.
     pub(super) fn had_handshake(&self) -> bool {
-        self.history.lock().past == Purpose::Handshake
+        matches!(self.history.lock().past, Purpose::Handshake(_))
+    }
+
+    /// Returns whether the process got nothing that restricts which connection may use it.
+    pub(super) fn fits_all(&self) -> bool {
+        let history = self.history.lock();
+        history.past == Purpose::Probe && history.principal.is_none()
+    }
+
+    /// Returns whether the process got requests that no handshake can follow.
+    pub(super) fn may_only_be_modern(&self) -> bool {
+        self.history.lock().past == Purpose::Modern
     }
 
     /// Returns whether a connection uses the process and may still give it back.
@@ -243,15 +316,21 @@ impl Process {
         let Some((_, id)) = envelope.as_request() else {
             return false;
         };
+        let is_look = method.ends_with("/list")
+            || method == method::TOOLS_CALL && self.read_only.has(message);
         let mut history = self.history.lock();
+        if method == method::TOOLS_LIST {
+            history.tool_lists.insert(id.clone());
+        }
         let purpose = Purpose::of(message);
         let is_known_way = match (history.past, purpose) {
-            (_, Purpose::Probe) | (Purpose::Probe | Purpose::Handshake, Purpose::Handshake) => true,
+            (_, Purpose::Probe)
+            | (Purpose::Probe | Purpose::Handshake(_), Purpose::Handshake(_)) => true,
             (Purpose::Probe | Purpose::Modern, Purpose::Modern) => {
                 history.past = Purpose::Modern;
-                method.ends_with("/list")
+                is_look
             }
-            (Purpose::Handshake, Purpose::Other) => method.ends_with("/list"),
+            (Purpose::Handshake(_), Purpose::Other) => is_look,
             _ => false,
         };
         history.in_flight.insert(id.clone(), purpose);
@@ -288,8 +367,21 @@ impl Process {
         let Some(id) = envelope.id() else {
             return true;
         };
-        if history.in_flight.remove(id) == Some(Purpose::Handshake) && is_success {
-            history.past = Purpose::Handshake;
+        let result = message.result(envelope).unwrap_or_default();
+        if history.tool_lists.remove(id) {
+            self.read_only.learn(result);
+        }
+        let kind = member(result, "resultType");
+        if kind.is_some_and(|kind| kind != r#""complete""#) {
+            // The server keeps the request until its next round.
+            drop(history);
+            self.set_unclean();
+            return true;
+        }
+        if let Some(handshake @ Purpose::Handshake(_)) = history.in_flight.remove(id)
+            && is_success
+        {
+            history.past = handshake;
         }
         let Some(handshake) = history.handshake.take_if(|handshake| handshake.id == *id) else {
             return true;

@@ -33,6 +33,7 @@ use super::guard::Guard;
 use super::huge_pages::with_inherited_setting;
 use super::limits::UpstreamLimits;
 use super::process_group::ProcessGroup;
+pub use lines::SkippedOutput;
 use process::Process;
 use reader::Reader;
 use start::Start;
