@@ -166,7 +166,7 @@ impl PoolState {
             Purpose::Modern | Purpose::Other => false,
         };
         let process = self.checked.upgrade().filter(|_| is_usable)?;
-        if process.may_only_be_modern() && purpose != Purpose::Probe {
+        if purpose != Purpose::Probe && process.excludes(purpose) {
             return None;
         }
         let answered = process.may_come_back().then(|| process.first_answer())?;

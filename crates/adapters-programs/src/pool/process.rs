@@ -244,9 +244,14 @@ impl Process {
         history.past == Purpose::Probe && history.principal.is_none()
     }
 
-    /// Returns whether the process got requests that no handshake can follow.
-    pub(super) fn may_only_be_modern(&self) -> bool {
-        self.history.lock().past == Purpose::Modern
+    /// Returns whether the process will not fit a handshake: it got requests without one, or another
+    /// one.
+    pub(super) fn excludes(&self, handshake: Purpose) -> bool {
+        let history = self.history.lock();
+        let others = history.in_flight.values().chain([&history.past]);
+        let mut others =
+            others.filter(|purpose| !matches!(purpose, Purpose::Probe | Purpose::Other));
+        others.any(|purpose| *purpose != handshake)
     }
 
     /// Returns whether a connection uses the process and may still give it back.
@@ -316,16 +321,20 @@ impl Process {
         let Some((_, id)) = envelope.as_request() else {
             return false;
         };
-        let is_look = method.ends_with("/list")
-            || method == method::TOOLS_CALL && self.read_only.has(message);
+        let is_call = method == method::TOOLS_CALL && self.read_only.has(message);
+        let is_look = method.ends_with("/list") || is_call;
         let mut history = self.history.lock();
+        if is_call {
+            // Only checks suit everybody.
+            history.principal.get_or_insert_with(Principal::local);
+        }
         if method == method::TOOLS_LIST {
             history.tool_lists.insert(id.clone());
         }
         let purpose = Purpose::of(message);
         let is_known_way = match (history.past, purpose) {
-            (_, Purpose::Probe)
-            | (Purpose::Probe | Purpose::Handshake(_), Purpose::Handshake(_)) => true,
+            (_, Purpose::Probe) | (Purpose::Probe, Purpose::Handshake(_)) => true,
+            (Purpose::Handshake(past), Purpose::Handshake(new)) => past == new,
             (Purpose::Probe | Purpose::Modern, Purpose::Modern) => {
                 history.past = Purpose::Modern;
                 is_look
@@ -428,10 +437,12 @@ impl UpstreamEvents for ProcessEvents {
         let Some(process) = self.process.upgrade() else {
             return;
         };
+        // First, because with its last answer the process may go to another connection.
+        let holder = process.holder.load_full();
         if process.is_clean.load(Ordering::Acquire) && !process.note_received(&message) {
             return;
         }
-        if let Some(holder) = process.holder.load_full() {
+        if let Some(holder) = holder.or_else(|| process.holder.load_full()) {
             holder
                 .report(holder.events.on_message(message, related))
                 .await;

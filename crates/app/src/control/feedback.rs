@@ -186,8 +186,7 @@ impl FeedbackService {
         let id = feedback.await;
         if let Some(stars) = stars {
             let origin = EventOrigin::of_session(&principal, session_key);
-            self.observer
-                .observe_from(&Event::ToolRated { stars }, &origin);
+            (self.observer).observe_from(&Event::ToolRated { stars }, &origin);
         }
         Ok(id)
     }

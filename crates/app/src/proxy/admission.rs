@@ -190,10 +190,7 @@ impl SharedState {
         n_bytes: usize,
     ) -> Result<ReservedMemory, RpcError> {
         let bounds = self.bounds(self.limits().waiting_bytes);
-        let taken = self
-            .request_permits
-            .waiting
-            .take_many(principal, n_bytes, bounds);
+        let taken = (self.request_permits.waiting).take_many(principal, n_bytes, bounds);
         taken.map(ReservedMemory::new).map_err(|lack| {
             let whose = match lack {
                 PermitRefusal::Total => "clients",

@@ -36,6 +36,8 @@ use crate::tracking::{Recorder, SessionDetails};
 use crate::work_sessions::{RequestKind, WorkRequest};
 use riglm_discovery::search::Catalog;
 
+/// The silence after which a client without a connection may have left for good.
+const LEFT_AFTER: Duration = Duration::from_secs(5);
 /// The time after a notification of a change within which a list request counts as its effect.
 const REFETCH_WITHIN: Duration = Duration::from_secs(10);
 
@@ -230,9 +232,7 @@ impl ClientContext {
     /// share the session; a legacy client declared it in its handshake.
     pub(super) fn shows_apps(&self, params: Option<&str>) -> bool {
         if let Some(meta) = RequestParams::read(params).protocol_meta() {
-            return meta
-                .client_capabilities
-                .is_some_and(session_app::shows_apps);
+            return (meta.client_capabilities).is_some_and(session_app::shows_apps);
         }
         let declaration = self.declaration.lock();
         let revision = declaration.revision.as_ref();
@@ -333,12 +333,15 @@ impl ClientContext {
         Arc::clone(self.presence.get_or_init(Arc::default))
     }
 
-    /// Returns whether the client has called at most once and holds no connection any more, so that
-    /// it is not likely to come back.
-    pub(super) fn has_left(&self) -> bool {
+    /// Returns whether the client has called at most once, holds no connection any more and is silent
+    /// for some time, so that it is not likely to come back.
+    pub(super) fn has_left(&self, now: Instant) -> bool {
         let presence = self.presence.get();
         presence.is_some_and(|presence| Arc::strong_count(presence) == 1)
             && self.n_calls.load(Ordering::Relaxed) <= 1
+            && self
+                .silent_for(now)
+                .is_some_and(|silent| silent >= LEFT_AFTER)
     }
 
     /// Registers a sign of the client.

@@ -238,6 +238,7 @@ impl ConnectionPermits {
 
     /// Closes the idle connections of clients that have left, except for the `n_kept` newest ones.
     pub(super) fn close_left(&self, n_kept: usize) {
+        let now = Instant::now();
         let holders: Vec<Arc<UpstreamSession>> = {
             let state = self.state.lock();
             let holders = state
@@ -248,7 +249,7 @@ impl ConnectionPermits {
         };
         let left = holders
             .into_iter()
-            .filter(|holder| holder.scope.client_context.has_left());
+            .filter(|holder| holder.scope.client_context.has_left(now));
         let mut idle: Vec<(Instant, Arc<UpstreamSession>)> = left
             .filter_map(|holder| Some((holder.idle_since()?, holder)))
             .collect();

@@ -6,8 +6,8 @@
 //! towards the connection limit of the upstream. A check is no session.
 
 use std::collections::HashMap;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock, Weak};
 use std::time::{Duration, Instant};
 
 use async_trait::async_trait;
@@ -20,6 +20,7 @@ use riglm_domain::mcp::message::{Message, MessageKind, RequestId};
 use riglm_domain::mcp::meta::{CLIENT_CAPABILITIES, CLIENT_INFO, PROTOCOL_VERSION, SERVER_INFO};
 use riglm_domain::mcp::method;
 use riglm_domain::mcp::protocol::{Era, Revision};
+use riglm_domain::mcp::rpc_error::{RpcError, RpcErrorCode};
 use riglm_domain::privacy::principal::Principal;
 use riglm_domain::resilience::{Backoff, FailureStreak};
 use riglm_ports::upstream::{SendOutcome, UpstreamError, UpstreamEvents, UpstreamLink};
@@ -255,7 +256,8 @@ impl Introduction {
     /// Stores the answers. Returns whether the lists differ from what was known.
     fn remember(&mut self, entry: &UpstreamEntry) -> bool {
         let era = entry.era_of(self.era);
-        entry.catalog.note_greeting(era, &self.greeting.0);
+        let asked = (self.era == Era::Legacy).then_some(Revision::NEWEST_LEGACY);
+        entry.catalog.note_greeting(era, asked, &self.greeting.0);
         let mut is_other = false;
         for (kind, list) in std::mem::take(&mut self.lists) {
             let of_check = ListKey::of_check(kind, era);
@@ -287,10 +289,13 @@ async fn introduce(
     let connecting = (entry.upstream.connector).connect(&principal, answers.clone());
     let connecting = tokio::time::timeout(limit, connecting).await;
     let link = connecting.unwrap_or(Err(UpstreamError::NoAnswer))?;
+    // It is set once.
+    let _ = answers.link.set(Arc::downgrade(&link));
     // The guard closes the connection also if this future is dropped. A process must not outlive
     // its check.
     let mut asking = Asking {
-        entry,
+        legacy: entry.catalog.capabilities(Era::Legacy),
+        modern: entry.catalog.capabilities(Era::Modern),
         link: ClosingLink(Some(Arc::clone(&link))),
         answers,
         n_asked: AtomicU64::new(0),
@@ -316,7 +321,7 @@ async fn introduce(
             };
             Ok(Introduction {
                 era: asking.era,
-                capabilities: entry.catalog.capabilities(asking.era),
+                capabilities: Arc::clone(asking.capabilities()),
                 greeting,
                 lists,
             })
@@ -328,8 +333,10 @@ async fn introduce(
 }
 
 /// A connection over which a check asks, in the name of the last client.
-struct Asking<'a> {
-    entry: &'a UpstreamEntry,
+struct Asking {
+    /// The capabilities of the last client of each era.
+    legacy: Arc<str>,
+    modern: Arc<str>,
     link: ClosingLink,
     answers: Arc<CheckEvents>,
     n_asked: AtomicU64,
@@ -338,7 +345,14 @@ struct Asking<'a> {
     era: Era,
 }
 
-impl Asking<'_> {
+impl Asking {
+    fn capabilities(&self) -> &Arc<str> {
+        match self.era {
+            Era::Legacy => &self.legacy,
+            Era::Modern => &self.modern,
+        }
+    }
+
     /// Asks the server who it is: by discovery, which the bridge answers for older servers, or else
     /// by a handshake.
     async fn greet(&mut self) -> Result<Greeting, UpstreamError> {
@@ -353,8 +367,7 @@ impl Asking<'_> {
             "protocolVersion": Revision::NEWEST_LEGACY,
             "clientInfo": client_info(),
         });
-        let declared = &self.entry.catalog.capabilities(Era::Legacy);
-        let params = with_member(&params.to_string(), "capabilities", declared);
+        let params = with_member(&params.to_string(), "capabilities", &self.legacy);
         let answer = self.request(method::INITIALIZE, &params).await?;
         let Some(result) = result_of(&answer) else {
             return Err(UpstreamError::from_refusal(&answer));
@@ -404,8 +417,7 @@ impl Asking<'_> {
             PROTOCOL_VERSION: Revision::NEWEST_MODERN,
             CLIENT_INFO: client_info(),
         });
-        let declared = &self.entry.catalog.capabilities(Era::Modern);
-        let meta = with_member(&meta.to_string(), CLIENT_CAPABILITIES, declared);
+        let meta = with_member(&meta.to_string(), CLIENT_CAPABILITIES, &self.modern);
         let params = with_member(&params.to_string(), "_meta", &meta);
         self.request(method, &params).await
     }
@@ -433,7 +445,7 @@ fn client_info() -> Value {
     json!({"name": "riglm", "version": env!("CARGO_PKG_VERSION")})
 }
 
-fn result_of(answer: &Message) -> Option<&str> {
+pub(super) fn result_of(answer: &Message) -> Option<&str> {
     let envelope = answer.single();
     let envelope = envelope.filter(|envelope| envelope.kind() == MessageKind::Success)?;
     answer.result(envelope)
@@ -495,19 +507,23 @@ impl Drop for ClosingLink {
     }
 }
 
-/// Receives the answers of a check. It ignores all other messages of the server.
+/// Receives the answers of a check. It refuses the requests of the server, and ignores all other
+/// messages.
 #[derive(Debug, Default)]
-struct CheckEvents(Mutex<HashMap<RequestId, oneshot::Sender<Result<Message, UpstreamError>>>>);
+struct CheckEvents {
+    waiting: Mutex<HashMap<RequestId, oneshot::Sender<Result<Message, UpstreamError>>>>,
+    link: OnceLock<Weak<dyn UpstreamLink>>,
+}
 
 impl CheckEvents {
     fn expect(&self, id: RequestId) -> oneshot::Receiver<Result<Message, UpstreamError>> {
         let (answered, answer) = oneshot::channel();
-        self.0.lock().insert(id, answered);
+        self.waiting.lock().insert(id, answered);
         answer
     }
 
     fn end(&self, id: &RequestId, answer: Result<Message, UpstreamError>) {
-        let waiting = self.0.lock().remove(id);
+        let waiting = self.waiting.lock().remove(id);
         if let Some(waiting) = waiting {
             // The receiver may have given up.
             let _ = waiting.send(answer);
@@ -518,6 +534,17 @@ impl CheckEvents {
 #[async_trait]
 impl UpstreamEvents for CheckEvents {
     async fn on_message(&self, message: Message, related: Option<RequestId>) {
+        let request = message.single().and_then(|envelope| envelope.as_request());
+        if let Some((_, id)) = request
+            && let Some(link) = self.link.get().and_then(Weak::upgrade)
+        {
+            let error = RpcError::new(RpcErrorCode::MethodNotFound, "a check answers nothing");
+            if let Ok(refusal) = Message::from_text(error.to_json(Some(id))) {
+                // The server may wait for the answer before it lists. Its end is noticed elsewhere.
+                let _ = link.send(refusal).await;
+            }
+            return;
+        }
         let envelope = message.single().filter(|envelope| envelope.is_response());
         let id = envelope
             .and_then(|envelope| envelope.id().cloned())
@@ -532,7 +559,7 @@ impl UpstreamEvents for CheckEvents {
     }
 
     async fn on_lost(&self, error: UpstreamError) {
-        let waiting = std::mem::take(&mut *self.0.lock());
+        let waiting = std::mem::take(&mut *self.waiting.lock());
         for waiting in waiting.into_values() {
             let _ = waiting.send(Err(error.clone()));
         }

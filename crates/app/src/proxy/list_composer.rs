@@ -57,12 +57,9 @@ impl ListComposer<'_> {
         let recorder = &self.shared.recorder;
         let client = self.client_context.client_name();
         let mut request =
-            self.client_context
-                .list_request(&client, session.key, self.era, recorder.now());
+            (self.client_context).list_request(&client, session.key, self.era, recorder.now());
         request.client_hash = Some(self.client_context.client_hash(recorder));
-        let stated = self
-            .shared
-            .stated_intent(session.row, session.key, request.now);
+        let stated = (self.shared).stated_intent(session.row, session.key, request.now);
         request.stated = stated.as_ref();
         let intent = if lists.is_decided(&request, catalog) {
             None
@@ -136,14 +133,11 @@ impl ListComposer<'_> {
         let recorder = &self.shared.recorder;
         let client = self.client_context.client_name();
         let mut request =
-            self.client_context
-                .list_request(&client, session.key, self.era, recorder.now());
+            (self.client_context).list_request(&client, session.key, self.era, recorder.now());
         request.client_hash = Some(self.client_context.client_hash(recorder));
         let intent = self.intent(session, catalog, request.now).await;
         request.intent = intent.as_ref();
-        let stated = self
-            .shared
-            .stated_intent(session.row, session.key, request.now);
+        let stated = (self.shared).stated_intent(session.row, session.key, request.now);
         request.stated = stated.as_ref();
         match basis {
             ForecastBasis::List => lists.forecast(&request, catalog, limit).await,

@@ -31,9 +31,7 @@ pub(super) fn review_list(session: &Arc<ClientSession>, session_key: SessionKey,
     }
     let client = session.client_context.client_name();
     let now = session.shared.recorder.now();
-    let ask = session
-        .client_context
-        .list_request(&client, session_key, Era::Legacy, now);
+    let ask = (session.client_context).list_request(&client, session_key, Era::Legacy, now);
     if !lists.may_change(&ask) || session.client_context.begin_review(session_key) {
         return;
     }

@@ -71,8 +71,7 @@ impl SharedState {
             .map(|(tool, is_left_out)| u8::from(tool.is_hidden) | u8::from(*is_left_out) << 1)
             .collect();
         let key: [&[u8]; 3] = [b"permitted", &whole.id(), &states];
-        self.catalog_cache
-            .get(&key, Vec::new(), |_| whole.filter(|at| !left_out[at]))
+        (self.catalog_cache).get(&key, Vec::new(), |_| whole.filter(|at| !left_out[at]))
     }
 
     /// Returns a catalog without the tools that are forbidden to all clients.

@@ -426,8 +426,7 @@ impl Proxy {
         let number = self.next.fetch_add(1, Ordering::Relaxed);
         sessions.insert(number, Arc::clone(&session));
         let event = Event::SessionOpened { transport };
-        self.shared
-            .observe_from(&event, &session.client_context.origin());
+        (self.shared).observe_from(&event, &session.client_context.origin());
         Ok(session)
     }
 

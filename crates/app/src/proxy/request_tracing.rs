@@ -97,8 +97,7 @@ impl Traces {
 
     fn end_unanswered(&self, id: &RequestId) {
         if let Some(mut open) = self.take(id) {
-            open.span
-                .set_status(SpanStatus::Unanswered(Outcome::Cancelled));
+            (open.span).set_status(SpanStatus::Unanswered(Outcome::Cancelled));
         }
     }
 

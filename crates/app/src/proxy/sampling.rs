@@ -288,8 +288,7 @@ mod tests {
 
         fn answer(&self, id: &str, rest: &str) -> Option<Message> {
             let text = format!(r#"{{"jsonrpc":"2.0","id":"{id}",{rest}}}"#);
-            self.sampling
-                .take_answers(row(1), Message::from_text(text).unwrap())
+            (self.sampling).take_answers(row(1), Message::from_text(text).unwrap())
         }
     }
 

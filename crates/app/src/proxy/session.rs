@@ -266,10 +266,7 @@ impl ClientSession {
     /// shutdown.
     pub fn note_presence(&self, requests: &[RequestId], presence: ClientPresence) {
         for id in requests {
-            let background = || {
-                self.shared
-                    .background_permit(&self.client_context.principal)
-            };
+            let background = || (self.shared).background_permit(&self.client_context.principal);
             let requests = &self.client_context.requests;
             requests.note_presence(&internal_id(id), presence, background);
         }
@@ -284,8 +281,7 @@ impl ClientSession {
     ///
     /// Returns the error to send in place of an answer for which no memory is left.
     pub fn reserve_memory(&self, n_bytes: usize) -> Result<ReservedMemory, RpcError> {
-        self.shared
-            .reserve_memory(&self.client_context.principal, n_bytes)
+        (self.shared).reserve_memory(&self.client_context.principal, n_bytes)
     }
 
     /// Returns the upstream sessions in order.
@@ -439,8 +435,7 @@ impl ClientSession {
             .result(part)
             .filter(|result| memchr::memmem::find(result.as_bytes(), b"\"roots\"").is_some());
         if let Some(roots) = roots.and_then(root_uris) {
-            self.client_context
-                .set_roots(self.shared.recorder.hash_text(&roots));
+            (self.client_context).set_roots(self.shared.recorder.hash_text(&roots));
         }
     }
 
@@ -557,8 +552,7 @@ impl ClientSession {
             .await;
         let transport = self.client_context.transport;
         let event = Event::SessionClosed { transport };
-        self.shared
-            .observe_from(&event, &self.client_context.origin());
+        (self.shared).observe_from(&event, &self.client_context.origin());
         self.client_context.close_row(&self.shared).await;
         self.client.close().await;
         self.ended.cancel();

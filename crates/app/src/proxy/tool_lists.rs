@@ -121,11 +121,7 @@ impl<'a> ToolLists<'a> {
             return Ok((ListSource::Whole(only, whole), catalog));
         }
         let template = ListTemplate::new(ListKind::Tools, message, era);
-        let n_changes = self
-            .session
-            .aggregator
-            .changes
-            .n_changes(ListKind::Tools.change());
+        let n_changes = (self.session.aggregator.changes).n_changes(ListKind::Tools.change());
         let current = current_catalog(self.session, &template).await;
         let (gathered, catalog) = current.map_err(Reply::Error)?;
         let source = ListSource::Merged {

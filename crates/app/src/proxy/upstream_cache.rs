@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use parking_lot::Mutex;
 use riglm_domain::mcp::edit;
-use riglm_domain::mcp::protocol::Era;
+use riglm_domain::mcp::protocol::{Era, Revision};
 use riglm_domain::mcp::scan::unescape;
 use riglm_domain::privacy::principal::Principal;
 use serde_json::value::RawValue;
@@ -145,11 +145,21 @@ impl CachedList {
     }
 }
 
+/// A result of a handshake or of discovery.
+#[derive(Debug)]
+struct KnownGreeting {
+    /// The era of the client; `None` for a server that speaks one era only.
+    era: Option<Era>,
+    /// The revision that the handshake asked for; `None` for discovery.
+    asked: Option<Box<str>>,
+    result: Arc<str>,
+}
+
 /// The cache of one upstream.
 #[derive(Debug, Default)]
 pub(in crate::proxy) struct UpstreamCache {
-    /// The results of handshakes and discovery, the newest first, with the era of the client.
-    greetings: Mutex<Vec<(Option<Era>, Arc<str>)>>,
+    /// The newest first.
+    greetings: Mutex<Vec<KnownGreeting>>,
     /// The capabilities of the last local client of each era, which checks declare.
     capabilities: Mutex<Vec<(Era, Arc<str>)>>,
     lists: Mutex<Vec<(ListKey, Arc<CachedList>)>>,
@@ -160,16 +170,27 @@ pub(in crate::proxy) struct UpstreamCache {
 }
 
 impl UpstreamCache {
-    /// Stores a result of a handshake or of discovery. Equal results share their memory.
-    pub(in crate::proxy) fn note_greeting(&self, era: Option<Era>, result: &str) -> Arc<str> {
+    /// Stores a result of discovery, or of a handshake that asked for the revision `asked`. Equal
+    /// results share their memory.
+    pub(in crate::proxy) fn note_greeting(
+        &self,
+        era: Option<Era>,
+        asked: Option<&str>,
+        result: &str,
+    ) -> Arc<str> {
         let mut greetings = self.greetings.lock();
-        let known = greetings
-            .iter()
-            .position(|(of, hello)| *of == era && **hello == *result);
-        let hello = known.map_or_else(|| Arc::from(result), |at| greetings.remove(at).1);
-        greetings.insert(0, (era, Arc::clone(&hello)));
+        let mut known = greetings.iter().map(|known| &known.result);
+        let equal = known.find(|known| ***known == *result).cloned();
+        let result = equal.unwrap_or_else(|| result.into());
+        greetings.retain(|known| known.era != era || known.asked.as_deref() != asked);
+        let greeting = KnownGreeting {
+            era,
+            asked: asked.map(Into::into),
+            result: Arc::clone(&result),
+        };
+        greetings.insert(0, greeting);
         greetings.truncate(MAX_GREETINGS);
-        hello
+        result
     }
 
     /// Returns the last result of a handshake or of discovery that a client of this era may get.
@@ -180,30 +201,42 @@ impl UpstreamCache {
     /// Returns the last such result that answers what a client of the era `client` asks: a handshake
     /// or discovery. The bridge may have translated the other one.
     pub(in crate::proxy) fn greeting_for(&self, era: Option<Era>, client: Era) -> Option<Arc<str>> {
-        self.greeting_where(era, |hello| form_of(hello) == client)
+        self.greeting_where(era, |asked| asked.is_some() == (client == Era::Legacy))
+    }
+
+    /// Returns the last result of discovery, or of a handshake that asked for the revision `asked`.
+    pub(in crate::proxy) fn answer_to(
+        &self,
+        era: Option<Era>,
+        asked: Option<&str>,
+    ) -> Option<Arc<str>> {
+        self.greeting_where(era, |known| known == asked)
     }
 
     fn greeting_where(
         &self,
         era: Option<Era>,
-        is_wanted: impl Fn(&str) -> bool,
+        is_wanted: impl Fn(Option<&str>) -> bool,
     ) -> Option<Arc<str>> {
         let greetings = self.greetings.lock();
-        let mut greetings = greetings.iter();
-        let found = greetings.find(|(of, hello)| *of == era && is_wanted(hello));
-        found.map(|(_, hello)| Arc::clone(hello))
+        let mut known = greetings.iter().filter(|known| known.era == era);
+        let found = known.find(|known| is_wanted(known.asked.as_deref()));
+        found.map(|known| Arc::clone(&known.result))
     }
 
     /// Returns whether clients of the two eras are told apart.
     pub(in crate::proxy) fn tells_eras_apart(&self) -> bool {
-        self.greetings.lock().iter().any(|(era, _)| era.is_some())
+        self.greetings
+            .lock()
+            .iter()
+            .any(|known| known.era.is_some())
     }
 
     /// Stores the capabilities of a client of an era.
     pub(in crate::proxy) fn note_capabilities(&self, era: Era, text: &str) {
         let mut all = self.capabilities.lock();
         all.retain(|(of, _)| *of != era);
-        if text.len() <= MAX_CAPABILITIES_BYTES {
+        if text.starts_with('{') && text.len() <= MAX_CAPABILITIES_BYTES {
             all.push((era, text.into()));
         }
     }
@@ -259,11 +292,14 @@ impl UpstreamCache {
     /// lists of the local principal. The content of each is JSON text.
     pub(in crate::proxy) fn lasting_parts(&self) -> Vec<(String, String)> {
         let mut parts: Vec<(String, String)> = Vec::new();
-        for (era, hello) in self.greetings.lock().iter() {
-            let form = name_of(Some(form_of(hello)));
-            let part = format!("{GREETING}:{}:{form}", name_of(*era));
-            if parts.iter().all(|(known, _)| *known != part) {
-                parts.push((part, hello.to_string()));
+        for known in self.greetings.lock().iter() {
+            let asked = known.asked.as_deref();
+            if asked.is_none_or(|asked| Revision::WITH_SESSIONS.contains(&asked)) {
+                let (era, asked) = (name_of(known.era), asked.unwrap_or(DISCOVERY));
+                parts.push((
+                    format!("{GREETING}:{era}:{asked}"),
+                    known.result.to_string(),
+                ));
             }
         }
         for (era, text) in self.capabilities.lock().iter() {
@@ -296,8 +332,11 @@ impl UpstreamCache {
             _ => None,
         };
         if what == GREETING {
-            if self.greeting_for(era, form_of(content)).is_none() {
-                self.note_greeting(era, content);
+            let asked = names
+                .next()
+                .map(|asked| Some(asked).filter(|it| *it != DISCOVERY));
+            if let Some(asked) = asked.filter(|asked| self.answer_to(era, *asked).is_none()) {
+                self.note_greeting(era, asked, content);
             }
             return;
         }
@@ -357,16 +396,10 @@ impl UpstreamCache {
 
 /// The name of the parts with greetings.
 const GREETING: &str = "greeting";
+/// The name of greetings by discovery.
+const DISCOVERY: &str = "discovery";
 /// The name of the parts with capabilities of clients.
 const CAPABILITIES: &str = "capabilities";
-
-/// Returns the era of the clients that ask for such a result.
-fn form_of(greeting: &str) -> Era {
-    match edit::member(greeting, "protocolVersion") {
-        Some(_) => Era::Legacy,
-        None => Era::Modern,
-    }
-}
 
 fn name_of(era: Option<Era>) -> &'static str {
     match era {
@@ -571,8 +604,8 @@ mod tests {
     #[test]
     fn equal_greetings_share_their_memory() {
         let catalog = UpstreamCache::default();
-        let one = catalog.note_greeting(None, "{}");
-        assert!(Arc::ptr_eq(&one, &catalog.note_greeting(None, "{}")));
+        let one = catalog.note_greeting(None, None, "{}");
+        assert!(Arc::ptr_eq(&one, &catalog.note_greeting(None, None, "{}")));
         assert_eq!(catalog.greeting(None), Some(one));
         assert_eq!(catalog.greeting(Some(Era::Modern)), None);
     }
@@ -580,8 +613,12 @@ mod tests {
     #[test]
     fn recalled_parts_are_those_that_were_kept() {
         let known = UpstreamCache::default();
-        known.note_greeting(Some(Era::Modern), r#"{"capabilities":{"n":1.0}}"#);
-        known.note_greeting(Some(Era::Legacy), r#"{"capabilities":{}}"#);
+        known.note_greeting(Some(Era::Modern), None, r#"{"capabilities":{"n":1.0}}"#);
+        known.note_greeting(
+            Some(Era::Legacy),
+            Some("2025-06-18"),
+            r#"{"capabilities":{}}"#,
+        );
         known.note_capabilities(Era::Legacy, r#"{"roots":{}}"#);
         let mut list = CachedList::default();
         let page =

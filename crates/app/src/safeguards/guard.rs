@@ -81,16 +81,14 @@ impl Guard {
     pub(crate) fn on_answer(&self, result: &str) -> Option<String> {
         let (call, permit) = (self.call(), &self.permit);
         self.safeguards.record_result(&call, &permit.trace, result);
-        self.safeguards
-            .result_for_client(&call, &permit.traits, result, None)
+        (self.safeguards).result_for_client(&call, &permit.traits, result, None)
     }
 
     /// Records the result of the call, which is JSON text. It is passed on unchanged, so there is
     /// no place for a notice.
     pub(crate) fn on_unchanged_answer(&self, result: &str) {
         let call = self.call();
-        self.safeguards
-            .record_result(&call, &self.permit.trace, result);
+        (self.safeguards).record_result(&call, &self.permit.trace, result);
         self.safeguards.count_result(&call, result);
     }
 

@@ -151,8 +151,7 @@ impl Limiter {
         is_last: bool,
         n_upstreams: usize,
     ) {
-        self.unmatched
-            .record_list(upstream, tools, is_last, n_upstreams);
+        (self.unmatched).record_list(upstream, tools, is_last, n_upstreams);
     }
 
     /// Returns the tools of a catalog whose rate limit is reached now, each with the remaining

@@ -326,15 +326,13 @@ impl Lists {
     /// Marks clients of this name as ones that request their list again after a `list_changed`
     /// notification.
     pub fn record_refetch(&self, principal: &Principal, client: &str) {
-        self.refetching
-            .add(&self.refetching_name(principal, client));
+        (self.refetching).add(&self.refetching_name(principal, client));
     }
 
     /// Returns whether clients of this name request their list again after a notification.
     #[must_use]
     pub fn refetches_lists(&self, principal: &Principal, client: &str) -> bool {
-        self.refetching
-            .has(&self.refetching_name(principal, client))
+        (self.refetching).has(&self.refetching_name(principal, client))
     }
 
     /// Returns the name under which the behaviour of a client is noted.

@@ -39,9 +39,7 @@ impl OpenSessions {
             client_name: session.client_info.name.clone(),
         };
         let mut state = self.0.lock();
-        state
-            .connections
-            .insert(session.id, (Arc::new(known), None));
+        (state.connections).insert(session.id, (Arc::new(known), None));
     }
 
     /// Records the work session of the last request of a connection.

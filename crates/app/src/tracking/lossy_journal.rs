@@ -52,8 +52,7 @@ impl LossyJournal {
                 true
             }
             Err(error) => {
-                self.n_lost
-                    .fetch_add(records.len() as u64, Ordering::Relaxed);
+                (self.n_lost).fetch_add(records.len() as u64, Ordering::Relaxed);
                 if !self.is_failing.swap(true, Ordering::Relaxed) {
                     tracing::error!(
                         error = &error as &dyn std::error::Error,

@@ -287,9 +287,7 @@ impl UpstreamApprovals {
             return Vec::new();
         }
         let tools = page.tools.iter();
-        first
-            .tools
-            .extend(tools.map(|tool| (tool.name.clone(), tool.clone())));
+        (first.tools).extend(tools.map(|tool| (tool.name.clone(), tool.clone())));
         if let Some(next) = &page.next
             && first.cursors.len() < MAX_FIRST_PAGES
         {

@@ -100,9 +100,7 @@ impl Queries {
                 let calls = self.store.calls_of_work(work.id, limit).await?;
                 let connections = calls.iter().map(|call| call.invocation.session).collect();
                 let last_call = calls.iter().map(|call| call.invocation.started_at).max();
-                let last = work
-                    .last_active_at
-                    .max(last_call.unwrap_or(work.started_at));
+                let last = (work.last_active_at).max(last_call.unwrap_or(work.started_at));
                 // The last activity is stored only twice a minute.
                 let end = last.checked_add(ACTIVITY_DELAY).unwrap_or(last);
                 (calls, connections, Some((work.started_at, end)))

@@ -164,11 +164,7 @@ async fn discover_upstream(
         .as_ref()
         .and_then(|answer| answer.result(answer.single()?));
     result
-        .map(|result| {
-            entry
-                .catalog
-                .note_greeting(entry.era_of(Era::Modern), result)
-        })
+        .map(|result| (entry.catalog).note_greeting(entry.era_of(Era::Modern), None, result))
         .or(known)
 }
 

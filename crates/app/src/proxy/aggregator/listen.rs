@@ -144,8 +144,7 @@ impl ListenStream {
             acknowledged.uris.extend(uris.cloned());
             acknowledged.members.len()
         };
-        self.progress
-            .send_modify(|stage| stage.n_acknowledged = n_acknowledged);
+        (self.progress).send_modify(|stage| stage.n_acknowledged = n_acknowledged);
     }
 
     /// Returns the acknowledgement for the client. List changes are always confirmed, because the

@@ -145,10 +145,7 @@ fn with_client_id(
     message: Message,
     id: &RequestId,
 ) -> Message {
-    let own = session
-        .aggregator
-        .server_requests
-        .take_cancelled(number, id);
+    let own = (session.aggregator.server_requests).take_cancelled(number, id);
     let params = message.single().and_then(|part| message.params(part));
     match (own, params) {
         (Some(own), Some(params)) => {

@@ -183,9 +183,7 @@ impl OwnTools {
         };
         let session = requester.client_context.session_id(requester.shared).await;
         let at = requester.received_at;
-        requester
-            .shared
-            .note_intent(requester.session, source_of(tool), &query, at);
+        (requester.shared).note_intent(requester.session, source_of(tool), &query, at);
         let pinned = requester.pinned_positions(&catalog);
         let call = SearchRequest {
             session,

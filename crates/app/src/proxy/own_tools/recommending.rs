@@ -80,9 +80,7 @@ pub(super) async fn recommend(
     let row = requester.client_context.session_id(requester.shared).await;
     let query = wanted.query.trim().to_owned();
     let (source, at) = (ContextSource::Search, requester.received_at);
-    requester
-        .shared
-        .note_intent(requester.session, source, &query, at);
+    (requester.shared).note_intent(requester.session, source, &query, at);
     let limit = wanted.limit().unwrap_or_default();
     let context = wanted.context.unwrap_or_default();
     let call = RecommendRequest {

@@ -266,9 +266,7 @@ impl CompletionEvent {
     }
 
     fn report(&self, upstream: &UpstreamSession) {
-        let with_upstream = self
-            .sent
-            .map(|sent| self.answered.saturating_duration_since(sent));
+        let with_upstream = (self.sent).map(|sent| self.answered.saturating_duration_since(sent));
         upstream.scope.shared.observe_from(
             &Event::RequestEnded(RequestEndedEvent {
                 method: self.method,

@@ -145,8 +145,7 @@ impl Connection {
 
     /// Registers the loss of a connection, also if it was never the current one.
     pub(crate) fn note_lost(&self, generation: u64) {
-        self.newest_dead
-            .send_modify(|dead| *dead = generation.max(*dead));
+        (self.newest_dead).send_modify(|dead| *dead = generation.max(*dead));
         self.drop_if(generation);
         self.count_failure();
     }
@@ -185,9 +184,7 @@ impl Connection {
     ) -> Result<Arc<LiveConnection>, UpstreamError> {
         let wait = {
             let attempts = self.attempts.lock();
-            attempts
-                .retry
-                .map(|retry| retry.saturating_duration_since(Instant::now()))
+            (attempts.retry).map(|retry| retry.saturating_duration_since(Instant::now()))
         };
         match wait {
             Some(wait) if wait > RETRY_WAIT_LIMIT => {

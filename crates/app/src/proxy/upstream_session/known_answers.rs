@@ -5,17 +5,18 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::future::BoxFuture;
-use riglm_domain::mcp::edit::{member, with_member};
+use riglm_domain::mcp::edit::member;
 use riglm_domain::mcp::internal_id::InternalRequest;
 use riglm_domain::mcp::message::Message;
 use riglm_domain::mcp::method;
-use riglm_domain::mcp::protocol::{Era, Revision};
+use riglm_domain::mcp::protocol::Era;
 use riglm_ports::upstream::BoxedWork;
-use serde_json::json;
 use tokio::time::timeout;
 
 use super::UpstreamSession;
+use super::response_pipeline::with_list_changed;
 use crate::proxy::client_description::ClientDescription;
+use crate::proxy::health_checks::result_of;
 use crate::proxy::log_spans::spawn;
 
 /// The time in which a process that runs already takes over a session. After it the client is
@@ -35,9 +36,7 @@ impl UpstreamSession {
 
     /// Answers a question of the client for the server or its tools, if the answer is known and the
     /// process is not ready. Returns `None` for all other messages. The future returns whether it
-    /// was answered.
-    ///
-    /// It is boxed because the answer may depend on a message to the upstream.
+    /// was answered. It is boxed because the answer may depend on a message to the upstream.
     pub(super) fn answer_from_known(
         self: &Arc<Self>,
         message: &Message,
@@ -47,22 +46,27 @@ impl UpstreamSession {
         if InternalRequest::of(id).is_some() {
             return None;
         }
-        let entry = &self.scope.entry;
-        let greeting = |era| entry.catalog.greeting_for(entry.era_of(era), era);
+        let (shared, entry) = (&self.scope.shared, &self.scope.entry);
+        let (_, requested) = ClientDescription::of_initialize(message.params(part));
         let (upstream, asked) = (Arc::clone(self), message.clone());
         let result: BoxFuture<'static, Option<String>> = match method {
-            method::INITIALIZE => {
-                let known = greeting(Era::Legacy)?;
+            // A connection that is open was made without a handshake.
+            method::INITIALIZE if self.connection.current().is_none() => {
+                let known =
+                    (entry.catalog).answer_to(entry.era_of(Era::Legacy), Some(&*requested?))?;
                 Box::pin(async move { Some(upstream.handshake(&asked, &known).await) })
             }
             method::SERVER_DISCOVER => {
-                let known = greeting(Era::Modern)?;
+                let known = entry.catalog.answer_to(entry.era_of(Era::Modern), None)?;
                 Box::pin(async move {
                     let is_ready = upstream.answers_soon(asked).await;
                     (!is_ready).then(|| known.to_string())
                 })
             }
-            method::TOOLS_LIST => Box::pin(self.known_list_answer(message)?),
+            // A pause may end meanwhile, and with it the whole list.
+            method::TOOLS_LIST if shared.selection.configured_lists().is_none() => {
+                Box::pin(self.known_list_answer(message)?)
+            }
             _ => return None,
         };
         let (upstream, message, id) = (Arc::clone(self), message.clone(), id.clone());
@@ -73,6 +77,8 @@ impl UpstreamSession {
             // The request may have been answered meanwhile, at the end of the session.
             if upstream.is_waiting_for(&id) {
                 upstream.pass_known(&message, &result).await;
+            } else {
+                upstream.state.lock().forget_cancelled(&id);
             }
             true
         }))
@@ -102,17 +108,21 @@ impl UpstreamSession {
         if is_ready && let Some(live) = self.tools.initialize_result() {
             return live.to_string();
         }
-        let params = message.single().and_then(|part| message.params(part));
-        let (_, requested) = ClientDescription::of_initialize(params);
-        handshake_result(known, requested.as_deref())
+        // The known list may turn out to be another one.
+        self.scope.client_context.note_promise();
+        with_list_changed(known).unwrap_or_else(|| known.to_owned())
     }
 
     /// Asks the upstream the same as the client. Returns whether the answer comes soon, so that the
     /// request of the client can be forwarded.
     async fn answers_soon(self: &Arc<Self>, request: Message) -> bool {
         let upstream = Arc::clone(self);
-        let asking = spawn(async move { upstream.send_own_request(request).await });
-        matches!(timeout(READY_WITHIN, asking).await, Ok(Ok(Ok(_))))
+        let asking = spawn(async move {
+            let answer = upstream.send_own_request(request).await.ok()?;
+            upstream.tools.note_discovery(result_of(&answer)?);
+            Some(())
+        });
+        matches!(timeout(READY_WITHIN, asking).await, Ok(Ok(Some(()))))
     }
 
     /// Passes a message to the client as if the upstream had sent it. The future is boxed because a
@@ -120,37 +130,5 @@ impl UpstreamSession {
     pub(super) fn pass_as_received(self: &Arc<Self>, message: Message) -> BoxedWork {
         let upstream = Arc::clone(self);
         Box::pin(async move { upstream.pass_to_client(message, None).await })
-    }
-}
-
-/// Returns the known result of a handshake for a client that requested a revision. A server agrees to
-/// what it is asked, if it can; the dates of revisions sort by time.
-fn handshake_result(known: &str, requested: Option<&str>) -> String {
-    let mut spoken = Revision::WITH_SESSIONS.into_iter();
-    let revision = spoken.find(|known| Some(*known) == requested);
-    let revision = revision.map(|revision| json!(revision).to_string());
-    match (revision, member(known, "protocolVersion")) {
-        (Some(revision), Some(agreed)) if revision.as_str() < agreed => {
-            with_member(known, "protocolVersion", &revision)
-        }
-        _ => known.to_owned(),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_revision_is_the_requested_one_up_to_that_of_the_server() {
-        let handshake = r#"{"protocolVersion":"2025-06-18"}"#;
-        let agreed = |requested| {
-            let result = handshake_result(handshake, requested);
-            member(&result, "protocolVersion").unwrap().to_owned()
-        };
-        assert_eq!(agreed(Some("2024-11-05")), r#""2024-11-05""#);
-        assert_eq!(agreed(Some("2025-11-25")), r#""2025-06-18""#);
-        assert_eq!(agreed(Some("1999-01-01")), r#""2025-06-18""#);
-        assert_eq!(agreed(None), r#""2025-06-18""#);
     }
 }

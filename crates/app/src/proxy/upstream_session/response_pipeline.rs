@@ -380,7 +380,7 @@ impl UpstreamSession {
                 _ => self.scope.without_forbidden(message, |_| true),
             },
             RequestPurpose::Discover => {
-                if let Some(result) = result {
+                if let Some(result) = result.filter(|_| pending.generation != UNSENT) {
                     self.tools.note_discovery(result);
                 }
                 with_app.unwrap_or(message)
@@ -460,10 +460,7 @@ impl UpstreamSession {
         }
         let hints = asked.message.as_ref().map(Message::hints);
         let hints = hints.unwrap_or(RequestHints::none());
-        let session_key = self
-            .scope
-            .client_context
-            .session_key(self.scope.session_id().await);
+        let session_key = (self.scope.client_context).session_key(self.scope.session_id().await);
         let UpstreamScope {
             shared,
             client_context,
@@ -484,7 +481,7 @@ impl UpstreamSession {
             .filter(|message| !message.is_batch());
         (self.scope.client_context).set_handshake(|handshake| handshake.initialize = initialize);
         if pending.generation == UNSENT {
-            self.tools.note_initialized(result);
+            self.tools.note_told(result);
         } else {
             self.on_initialize_result(result);
         }
@@ -669,7 +666,7 @@ fn subscription(params: &str) -> Option<RequestId> {
 
 /// Adds the `listChanged` capability to a handshake result if the server has tools. Returns `None`
 /// if nothing changes.
-fn with_list_changed(result: &str) -> Option<String> {
+pub(super) fn with_list_changed(result: &str) -> Option<String> {
     let capabilities = member(result, "capabilities").filter(|text| text.starts_with('{'))?;
     let tools = member(capabilities, "tools").filter(|text| text.starts_with('{'))?;
     if member(tools, "listChanged") == Some("true") {

@@ -54,11 +54,8 @@ impl UpstreamScope {
         }
     }
 
-    /// Keeps a list of the upstream, also for the next run of the program.
-    ///
-    /// # Errors
-    ///
-    /// Returns [`ListFetchError::Unread`] if the proxy has no time for a long list.
+    /// Keeps a list of the upstream, also for the next run of the program. Fails if the proxy has no
+    /// time for a long one.
     pub(in crate::proxy) async fn remember_list(
         &self,
         key: ListKey,

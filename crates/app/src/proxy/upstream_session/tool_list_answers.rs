@@ -13,6 +13,7 @@ use riglm_domain::selection::shown::SelectionMode;
 use riglm_ports::observer::{Event, ListShownEvent};
 
 use super::scope::UpstreamScope;
+use super::tool_list_fetch::era_of;
 use super::upstream_requests::{Pending, UNSENT};
 use super::upstream_tools::UpstreamTools;
 use crate::proxy::list_kind::ListKind;
@@ -78,7 +79,7 @@ impl UpstreamTools {
 
     /// Keeps a list of one page for clients that come while the process is starting.
     async fn remember_whole(&self, request: &Message, result: &str) {
-        let template = ListTemplate::new(ListKind::Tools, request, self.scope.client_context.era());
+        let template = ListTemplate::new(ListKind::Tools, request, era_of(request));
         let mut list = CachedList::default();
         list.add_page(ListKind::Tools, result);
         // One that is too long to be kept is fetched again.

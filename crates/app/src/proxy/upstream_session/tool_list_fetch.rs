@@ -207,11 +207,7 @@ impl UpstreamSession {
     ) -> Option<impl Future<Output = Option<String>> + Send + use<>> {
         let params = request.single().and_then(|part| request.params(part));
         let is_whole = params.is_none_or(|params| member(params, "cursor").is_none());
-        let era = if is_modern_request(request) {
-            Era::Modern
-        } else {
-            Era::Legacy
-        };
+        let era = era_of(request);
         let template = ListTemplate::new(ListKind::Tools, request, era);
         let known = self.known_tools(&template).filter(|_| is_whole)?;
         let upstream = Arc::clone(self);
@@ -305,10 +301,7 @@ impl UpstreamSession {
         }
         if self.scope.is_merged() {
             // The list of one upstream alone is not the catalog of the session.
-            return self
-                .scope
-                .shared
-                .last_catalog_of(&self.scope.client_context);
+            return (self.scope.shared).last_catalog_of(&self.scope.client_context);
         }
         let tools = self.scope.shared.own_tools().map(|tools| &**tools);
         let asked = self.catalog_for(tools?, OwnTool::Search, &call.request, call.era);
@@ -351,6 +344,15 @@ impl UpstreamSession {
                 None => ListFetchError::Request("no answer".to_owned()),
             }),
         }
+    }
+}
+
+/// Returns the era of a request.
+pub(super) fn era_of(request: &Message) -> Era {
+    if is_modern_request(request) {
+        Era::Modern
+    } else {
+        Era::Legacy
     }
 }
 

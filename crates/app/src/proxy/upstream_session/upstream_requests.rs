@@ -380,8 +380,7 @@ impl UpstreamRequests {
         longest: Duration,
     ) -> Vec<(RequestId, Pending)> {
         let age = |since| now.saturating_duration_since(since);
-        self.from_server
-            .retain(|_, request| age(request.asked) < longest);
+        (self.from_server).retain(|_, request| age(request.asked) < longest);
         let asked_for: HashSet<Option<RequestId>> = (self.from_server.values())
             .filter(|request| !request.is_ping)
             .map(|request| request.owner.clone())

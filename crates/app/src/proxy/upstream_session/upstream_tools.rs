@@ -15,6 +15,7 @@ use riglm_domain::prediction::SelectionContext;
 
 use super::scope::UpstreamScope;
 use crate::proxy::aggregator::initialize::declares;
+use crate::proxy::client_description::ClientDescription;
 use crate::proxy::list_kind::ListKind;
 use crate::proxy::own_tools::{OwnTool, TakenNames, server_text};
 use crate::proxy::page_cache::SeenPage;
@@ -118,10 +119,22 @@ impl UpstreamTools {
     /// Stores the result of the handshake.
     pub(super) fn note_initialized(&self, result: &str) {
         let entry = &self.scope.entry;
-        let hello = (entry.catalog).note_greeting(entry.era_of(Era::Legacy), result);
+        let initialize = self.scope.client_context.handshake().initialize;
+        let params = (initialize.as_ref()).and_then(|it| it.params(it.single()?));
+        let (_, asked) = ClientDescription::of_initialize(params);
+        let (era, asked) = (entry.era_of(Era::Legacy), asked.unwrap_or_default());
+        let hello = entry.catalog.note_greeting(era, Some(&asked), result);
         self.state.lock().initialized = Some(hello);
         // The upstream may be another server by now, with other tools.
         self.scope.client_context.search.forget_catalog();
+    }
+
+    /// Stores a result of the handshake that the client is told before the upstream has answered.
+    pub(super) fn note_told(&self, result: &str) {
+        self.state
+            .lock()
+            .initialized
+            .get_or_insert_with(|| result.into());
     }
 
     /// Returns the result of the handshake.
@@ -162,7 +175,7 @@ impl UpstreamTools {
 
     pub(super) fn note_discovery(&self, result: &str) {
         let entry = &self.scope.entry;
-        let discovered = (entry.catalog).note_greeting(entry.era_of(Era::Modern), result);
+        let discovered = (entry.catalog).note_greeting(entry.era_of(Era::Modern), None, result);
         self.state.lock().discovered = Some(discovered);
     }
 
@@ -250,11 +263,7 @@ impl UpstreamTools {
             principal: &self.scope.client_context.principal,
             upstream: self.scope.upstream(),
         };
-        let hidden = self
-            .scope
-            .shared
-            .selection
-            .hidden_positions(&context, &seen.names);
+        let hidden = (self.scope.shared.selection).hidden_positions(&context, &seen.names);
         let mut state = self.state.lock();
         if hidden.is_empty() && state.hidden.is_empty() {
             return hidden;

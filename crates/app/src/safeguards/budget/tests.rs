@@ -133,9 +133,7 @@ fn calls_over_an_exhausted_budget_are_refused_if_configured() {
     stage.notice_text(&call, "1234");
     let refusal = stage.budgets.admit(&call).unwrap_err();
     assert!(
-        refusal
-            .text
-            .starts_with("This call was not made. Token budget: 90 % used"),
+        (refusal.text).starts_with("This call was not made. Token budget: 90 % used"),
         "{}",
         refusal.text
     );

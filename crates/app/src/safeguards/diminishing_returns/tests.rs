@@ -53,8 +53,7 @@ impl Stage {
             .iter()
             .map(|(name, score)| scored_tool(name, *score))
             .collect();
-        self.circles
-            .record_search(session(1), self.at, query, &results);
+        (self.circles).record_search(session(1), self.at, query, &results);
         let call = GuardedCall {
             upstream: None,
             own: Some(OwnKind::Search),
@@ -310,9 +309,7 @@ fn work_sessions_are_bounded_and_silent_ones_evicted() {
         stage.circles.record_search(nth(n), stage.at, "one", &[]);
     }
     stage.events();
-    stage
-        .circles
-        .record_search(nth(5_000), stage.at, "one", &[]);
+    (stage.circles).record_search(nth(5_000), stage.at, "one", &[]);
     let over = DiminishingReturnsEvent::SessionOver { n_searches: 1 };
     assert_eq!(stage.events(), [over, SEARCHED]);
     assert_eq!(stage.circles.sessions.lock().len(), 4_096);

@@ -112,9 +112,7 @@ async fn a_text_over_the_limit_is_not_counted() {
     let scene = scene();
     let longest = "x".repeat(MAX_TEXT_BYTES);
     scene.meter.enqueue(id(1), CallText::Arguments(&longest));
-    scene
-        .meter
-        .enqueue(id(2), CallText::Arguments(&format!("{longest}x")));
+    (scene.meter).enqueue(id(2), CallText::Arguments(&format!("{longest}x")));
     scene.meter.close().await;
     let counted: Vec<_> = scene
         .measured_calls()

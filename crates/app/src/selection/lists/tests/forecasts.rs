@@ -56,10 +56,7 @@ async fn a_likely_tool_that_the_list_lacks_is_not_called_less_likely() {
     let lists = lists(None, &[3, 7, 11]);
     let catalog = catalog_of(0..N);
     let request = request(&local, 1);
-    lists
-        .settings
-        .overrides
-        .set(vec![for_all(3, OverrideAction::Exclude)]);
+    (lists.settings.overrides).set(vec![for_all(3, OverrideAction::Exclude)]);
     let shown = lists.list(&request, &catalog).await;
     assert!(shown.hides(&tool(3)));
     lists.settings.overrides.set(Vec::new());

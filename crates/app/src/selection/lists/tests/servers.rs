@@ -115,10 +115,7 @@ async fn an_override_by_an_earlier_name_holds() {
             (OverrideAction::Exclude, false),
             (OverrideAction::Pin, true),
         ] {
-            lists
-                .settings
-                .overrides
-                .set(vec![override_for_all(&earlier, action)]);
+            (lists.settings.overrides).set(vec![override_for_all(&earlier, action)]);
             let shown = lists.list(&request(&local, 1), &catalog).await;
             assert_eq!(
                 shown.shows(&catalog.tools()[60].tool),
