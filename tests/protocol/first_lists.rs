@@ -118,6 +118,16 @@ async fn until_settled(proxy: &Proxy, more: &[&str]) {
     panic!("{}", proxy.riglm.process.output());
 }
 
+/// Waits until the checks of so many servers have ended well, and their lists are stored.
+async fn until_available(proxy: &Proxy, n: usize) {
+    let are_up = || {
+        let output = proxy.riglm.process.output();
+        (output.matches(" is available: ").count() == n).then_some(())
+    };
+    let waited = eventually(Duration::from_mins(2), are_up).await;
+    assert!(waited.is_some(), "{}", proxy.riglm.process.output());
+}
+
 /// The answers to a handshake and to a list, and the longest time that one of them took.
 async fn first_answers(client: &RawClient) -> (String, Duration) {
     let begun = Instant::now();
@@ -259,11 +269,7 @@ async fn definitions_that_changed_while_the_proxy_was_down_replace_the_known_one
     list("before");
     let mut proxy = start(folder.path()).await;
     first_answers(&proxy.riglm.client(answers())).await;
-    let is_known = || {
-        let output = proxy.riglm.process.output();
-        (output.matches(" is available: ").count() == 2).then_some(())
-    };
-    assert!(eventually(AT_ONCE * 10, is_known).await.is_some());
+    until_available(&proxy, 2).await;
     proxy.riglm.stop().await;
     list("after");
     let mut proxy = start(folder.path()).await;
@@ -312,11 +318,7 @@ async fn an_only_server_is_answered_for(strategy: &str) {
     let mut proxy = start().await;
     let (live, _) = first_answers(&proxy.riglm.client(answers())).await;
     first_modern_answers(&RawClient::modern(&proxy.riglm.url)).await;
-    let is_known = || {
-        let output = proxy.riglm.process.output();
-        output.contains(" is available: ").then_some(())
-    };
-    assert!(eventually(AT_ONCE * 10, is_known).await.is_some());
+    until_available(&proxy, 1).await;
     proxy.riglm.stop().await;
     std::fs::remove_file(&gate).expect("the gate can be closed");
     list("after");
@@ -444,11 +446,7 @@ async fn two_hundred_servers_start_once_and_keep_no_client_waiting() {
     let (_, took) = first_answers(&client).await;
     println!("the first list came after {took:?}");
     assert!(took < AT_ONCE * 5, "{took:?}");
-    let are_up = || {
-        let output = proxy.riglm.process.output();
-        (output.matches(" is available: ").count() == N_SERVERS).then_some(())
-    };
-    assert!(eventually(Duration::from_mins(2), are_up).await.is_some());
+    until_available(&proxy, N_SERVERS).await;
     println!("all servers were available after {:?}", begun.elapsed());
     let (list, took) = first_answers(&proxy.riglm.client(answers())).await;
     println!("the list of the next session came after {took:?}");

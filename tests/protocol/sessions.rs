@@ -1,11 +1,12 @@
 //! The life cycle of a session: its id, its own upstream session, and every way to end it.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use http::Method;
 use riglm_tests::client::RawClient;
 use riglm_tests::envelope::{integer_at, raw_at};
 use riglm_tests::fixture::{Transport, Upstream};
+use riglm_tests::kit::{proxy, server};
 use riglm_tests::messages::{call, initialize, request};
 use riglm_tests::plain_http;
 use riglm_tests::process::{command_line, descendants, eventually, is_alive, survivors};
@@ -62,6 +63,22 @@ async fn deleted_sessions_are_unknown_and_their_servers_end() {
     assert_eq!(line.client.open_stream(None).await, 404);
     assert_eq!(line.client.delete().await, 404);
     assert_eq!(survivors(&[pid], GRACE).await, Vec::<u32>::new());
+}
+
+#[tokio::test]
+async fn the_answer_to_a_delete_does_not_wait_for_servers_that_stay() {
+    let stubborn = server("a").after("(trap '' TERM; sleep 60) & true");
+    let proxy = proxy().server(&stubborn).start().await;
+    let client = proxy.client().connect().await;
+    let left = descendants(server_pid(&client).await);
+    assert!(!left.is_empty());
+    let begun = Instant::now();
+    assert_eq!(client.delete().await, 204);
+    let took = begun.elapsed();
+    // Ending it takes two stages of three seconds.
+    assert!(took < Duration::from_secs(2), "{took:?}");
+    assert!(left.iter().all(|pid| is_alive(*pid)));
+    assert_eq!(survivors(&left, 2 * GRACE).await, Vec::<u32>::new());
 }
 
 #[tokio::test]

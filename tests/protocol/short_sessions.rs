@@ -19,7 +19,7 @@ const MOST_PROCESSES: usize = 2;
 /// It is generous, because other tests run at the same time and nothing is optimized.
 const MOST_TIMES: f64 = 25.0;
 
-/// What a client does at the end.
+/// The end of a session by its client.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Ending {
     Delete,

@@ -4,9 +4,8 @@
 //! A connection takes a process with its first message, because only this message tells which
 //! processes fit. A closed connection gives a clean process back, and the next connection takes it.
 //! A process that got a call that may change something, or has asked something, ends with its
-//! connection. The pool keeps at
-//! most one process that no connection uses. While several connections make calls, it starts that
-//! process ahead (`spare`).
+//! connection. The pool keeps at most one process that no connection uses. While several connections
+//! make calls, it starts that process ahead (`spare`).
 
 mod process;
 

@@ -193,15 +193,11 @@ impl UpstreamCache {
         result
     }
 
-    /// Returns the last result of a handshake or of discovery that a client of this era may get.
-    pub(in crate::proxy) fn greeting(&self, era: Option<Era>) -> Option<Arc<str>> {
-        self.greeting_where(era, |_| true)
-    }
-
-    /// Returns the last such result that answers what a client of the era `client` asks: a handshake
-    /// or discovery. The bridge may have translated the other one.
-    pub(in crate::proxy) fn greeting_for(&self, era: Option<Era>, client: Era) -> Option<Arc<str>> {
-        self.greeting_where(era, |asked| asked.is_some() == (client == Era::Legacy))
+    /// Returns the last result of a handshake or of discovery that a client of the era `client` may
+    /// get: of what it asks, or else of the other, which the bridge may have translated.
+    pub(in crate::proxy) fn greeting(&self, era: Option<Era>, client: Era) -> Option<Arc<str>> {
+        let is_asked = |asked: Option<&str>| asked.is_some() == (client == Era::Legacy);
+        (self.greeting_where(era, is_asked)).or_else(|| self.greeting_where(era, |_| true))
     }
 
     /// Returns the last result of discovery, or of a handshake that asked for the revision `asked`.
@@ -341,7 +337,11 @@ impl UpstreamCache {
             return;
         }
         if what == CAPABILITIES {
-            return era.map_or((), |era| self.note_capabilities(era, content));
+            let is_known = |era| self.capabilities.lock().iter().any(|(of, _)| *of == era);
+            if let Some(era) = era.filter(|era| !is_known(*era)) {
+                self.note_capabilities(era, content);
+            }
+            return;
         }
         let mut capabilities = [0; 8];
         let kind = ListKind::of_member(what);
@@ -606,8 +606,8 @@ mod tests {
         let catalog = UpstreamCache::default();
         let one = catalog.note_greeting(None, None, "{}");
         assert!(Arc::ptr_eq(&one, &catalog.note_greeting(None, None, "{}")));
-        assert_eq!(catalog.greeting(None), Some(one));
-        assert_eq!(catalog.greeting(Some(Era::Modern)), None);
+        assert_eq!(catalog.greeting(None, Era::Legacy), Some(one));
+        assert_eq!(catalog.greeting(Some(Era::Modern), Era::Modern), None);
     }
 
     #[test]
@@ -638,7 +638,8 @@ mod tests {
         assert_eq!(recalled.list(&key), Some(list));
         assert!(known.is_confirmed(&key) && !recalled.is_confirmed(&key));
         for era in [Era::Legacy, Era::Modern] {
-            assert_eq!(recalled.greeting(Some(era)), known.greeting(Some(era)));
+            let greeting = |of: &UpstreamCache| of.greeting(Some(era), era);
+            assert_eq!(greeting(&recalled), greeting(&known));
         }
     }
 

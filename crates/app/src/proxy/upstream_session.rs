@@ -171,6 +171,15 @@ impl UpstreamSession {
         self.scope.entry.starts_processes() && !self.is_connected()
     }
 
+    /// Returns whether messages pass verbatim to a process that has not answered anything.
+    fn is_not_ready(&self) -> bool {
+        let is_starting = || {
+            let live = self.connection.current();
+            live.is_none_or(|live| live.link.time_to_start().is_some())
+        };
+        !self.scope.is_merged() && self.scope.entry.starts_processes() && is_starting()
+    }
+
     /// Returns whether no request is in flight and the bridge does not wait for input of the
     /// client.
     pub(super) fn is_quiet(&self) -> bool {

@@ -209,8 +209,7 @@ impl UpstreamEntry {
 
     /// Returns the last known answer to a handshake or to discovery by clients of an era.
     pub(super) fn greeting(&self, client: Era) -> Option<Arc<str>> {
-        let era = self.era_of(client);
-        (self.catalog.greeting_for(era, client)).or_else(|| self.catalog.greeting(era))
+        self.catalog.greeting(self.era_of(client), client)
     }
 
     /// Returns whether a connection would start a process, so that sessions are answered from what is

@@ -194,11 +194,16 @@ struct Routes {
 }
 
 impl Routes {
-    async fn serve(self, request: Request<Incoming>) -> Result<Response, Infallible> {
-        let request = request.map(Body::new);
+    async fn serve(
+        self,
+        request: Request<Incoming>,
+        sessions: HeldSessions,
+    ) -> Result<Response, Infallible> {
+        let mut request = request.map(Body::new);
         if request.uri().path() == "/mcp" {
-            return Ok(streamable::serve(&self.port, request).await);
+            return Ok(streamable::serve(&self.port, &sessions, request).await);
         }
+        request.extensions_mut().insert(sessions);
         self.router.oneshot(request).await
     }
 }
@@ -214,12 +219,12 @@ async fn serve_connection(stream: TcpStream, handlers: Routes, close: Cancellati
         phase: Arc::clone(&phase),
     };
     let sessions = HeldSessions::default();
-    let service = service_fn(|mut request: Request<Incoming>| {
+    let service = service_fn(|request| {
         let (handlers, phase) = (handlers.clone(), Arc::clone(&phase));
-        request.extensions_mut().insert(sessions.clone());
+        let sessions = sessions.clone();
         async move {
             phase.begin_answer();
-            let response = handlers.serve(request).await?;
+            let response = handlers.serve(request, sessions).await?;
             Ok::<_, Infallible>(phase.follow(response))
         }
     });

@@ -3,7 +3,6 @@
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 
-use http::Extensions;
 use parking_lot::Mutex;
 use riglm_app::proxy::{ClientIdentity, ClientSession};
 
@@ -19,12 +18,9 @@ const MAX_HELD: usize = 16;
 pub(super) struct HeldSessions(Arc<Mutex<VecDeque<Arc<()>>>>);
 
 impl HeldSessions {
-    /// Adds a session to those of the connection of a request with these extensions.
-    pub(super) fn hold(extensions: &Extensions, session: &ClientSession) {
-        let Some(Self(held)) = extensions.get() else {
-            return;
-        };
-        let (mut held, presence) = (held.lock(), session.presence());
+    /// Adds a session whose client has sent something.
+    pub(super) fn hold(&self, session: &ClientSession) {
+        let (mut held, presence) = (self.0.lock(), session.presence());
         if !held.iter().any(|known| Arc::ptr_eq(known, &presence)) {
             held.push_back(presence);
             let n_more = held.len().saturating_sub(MAX_HELD);

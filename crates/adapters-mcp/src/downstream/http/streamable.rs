@@ -8,10 +8,9 @@ use std::time::Duration;
 
 use axum::body::Body;
 use axum::extract::rejection::PathRejection;
-use axum::extract::{Path, State};
+use axum::extract::{Extension, Path, State};
 use axum::response::Response;
-use http::request::Parts;
-use http::{HeaderName, HeaderValue, Method, Request, StatusCode};
+use http::{HeaderMap, HeaderName, HeaderValue, Method, Request, StatusCode};
 use riglm_app::proxy::{ClientIdentity, ClientSession};
 use riglm_domain::mcp::message::{Envelope, Message, RequestId};
 use riglm_domain::mcp::method;
@@ -40,38 +39,44 @@ pub(super) const JSON_WITHIN: Duration = Duration::from_millis(250);
 
 type Refusal = Box<Response>;
 
-/// Serves one HTTP request to `/mcp`.
-pub(super) async fn serve(port: &Arc<ServerState>, request: Request<Body>) -> Response {
-    respond(port, None, request).await
+/// Serves one HTTP request to `/mcp` over the connection with these sessions.
+pub(super) async fn serve(
+    port: &Arc<ServerState>,
+    held: &HeldSessions,
+    request: Request<Body>,
+) -> Response {
+    respond(port, None, held, request).await
 }
 
 /// Serves one HTTP request to `/mcp/{profile}`.
 pub(super) async fn serve_profile(
     State(port): State<Arc<ServerState>>,
+    Extension(held): Extension<HeldSessions>,
     profile: Result<Path<String>, PathRejection>,
     request: Request<Body>,
 ) -> Response {
     // A path segment that is not UTF-8 cannot be the name of a profile.
     let profile = profile.map_or_else(|_| String::new(), |Path(profile)| profile);
-    respond(&port, Some(&profile), request).await
+    respond(&port, Some(&profile), &held, request).await
 }
 
 async fn respond(
     port: &Arc<ServerState>,
     profile: Option<&str>,
+    held: &HeldSessions,
     request: Request<Body>,
 ) -> Response {
     let (head, body) = request.into_parts();
     let outcome = match request::admit_with_profile(port, &head, profile) {
         Err(refusal) => Err(refusal),
         Ok(visitor) => match head.method {
-            Method::POST => post(port, &visitor, &head, body).await,
+            Method::POST => post(port, &visitor, held, &head.headers, body).await,
             // Modern revisions have only POST.
             _ if modern::names_modern_revision(&head.headers) => {
                 Err(Box::new(reply::not_allowed("POST")))
             }
-            Method::GET => get(port, &visitor, &head),
-            Method::DELETE => delete(port, &visitor, &head),
+            Method::GET => get(port, &visitor, held, &head.headers),
+            Method::DELETE => delete(port, &visitor, &head.headers),
             _ => Err(Box::new(reply::not_allowed("GET, POST, DELETE"))),
         },
     };
@@ -81,10 +86,10 @@ async fn respond(
 async fn post(
     port: &Arc<ServerState>,
     visitor: &ClientIdentity,
-    head: &Parts,
+    held: &HeldSessions,
+    headers: &HeaderMap,
     body: Body,
 ) -> Result<Response, Refusal> {
-    let headers = &head.headers;
     let can_stream = request::accepts(headers, "text/event-stream");
     let can_json = request::accepts(headers, "application/json");
     if !can_stream || !can_json {
@@ -97,9 +102,10 @@ async fn post(
         return modern::post(port, visitor, headers, message).await;
     }
     if is_initialize(&message) && !headers.contains_key(SESSION_ID) {
-        return initialize(port, visitor, head, message).await;
+        return initialize(port, visitor, held, message).await;
     }
-    let (session, link) = find(port, visitor, head)?;
+    let (session, link) = find(port, visitor, headers)?;
+    held.hold(&session);
     let allows_batches = || (session.revision()).is_none_or(|it| it.allows_batches());
     if message.is_batch() && !allows_batches() {
         let text = "the revision of this session does not support JSON-RPC batches";
@@ -127,7 +133,7 @@ async fn post(
 async fn initialize(
     port: &Arc<ServerState>,
     visitor: &ClientIdentity,
-    head: &Parts,
+    held: &HeldSessions,
     message: Message,
 ) -> Result<Response, Refusal> {
     let ids: Vec<RequestId> = message.request_ids().cloned().collect();
@@ -147,7 +153,7 @@ async fn initialize(
         }
     };
     session.set_transport_id(&id);
-    HeldSessions::hold(&head.extensions, &session);
+    held.hold(&session);
     link.log.set_session(&session);
     // Ends the session on every early return below.
     let newborn = PendingSession::new(Arc::clone(port), id, Arc::clone(&session));
@@ -195,14 +201,15 @@ fn open_stream(link: &HttpLink, ids: &[RequestId]) -> Result<StreamReader, Refus
 fn get(
     port: &Arc<ServerState>,
     visitor: &ClientIdentity,
-    head: &Parts,
+    held: &HeldSessions,
+    headers: &HeaderMap,
 ) -> Result<Response, Refusal> {
-    if !request::accepts(&head.headers, "text/event-stream") {
+    if !request::accepts(headers, "text/event-stream") {
         let text = "the header Accept must have text/event-stream";
         return Err(Box::new(reply::invalid(StatusCode::NOT_ACCEPTABLE, text)));
     }
-    let headers = &head.headers;
-    let (session, link) = find(port, visitor, head)?;
+    let (session, link) = find(port, visitor, headers)?;
+    held.hold(&session);
     session.touch();
     let opened = match headers.get(LAST_EVENT_ID) {
         None => link.log.listen(),
@@ -227,10 +234,10 @@ fn get(
 fn delete(
     port: &Arc<ServerState>,
     visitor: &ClientIdentity,
-    head: &Parts,
+    headers: &HeaderMap,
 ) -> Result<Response, Refusal> {
-    let (session, _) = find(port, visitor, head)?;
-    if let Some(id) = head.headers.get(SESSION_ID).and_then(|id| id.to_str().ok()) {
+    let (session, _) = find(port, visitor, headers)?;
+    if let Some(id) = headers.get(SESSION_ID).and_then(|id| id.to_str().ok()) {
         port.streamable.remove(id);
     }
     tokio::spawn(async move { session.close().await });
@@ -241,9 +248,8 @@ fn delete(
 fn find(
     port: &ServerState,
     visitor: &ClientIdentity,
-    head: &Parts,
+    headers: &HeaderMap,
 ) -> Result<(Arc<ClientSession>, Arc<HttpLink>), Refusal> {
-    let headers = &head.headers;
     let Some(id) = headers.get(SESSION_ID) else {
         let text = "the header Mcp-Session-Id is missing; start with initialize";
         return Err(Box::new(reply::invalid(StatusCode::BAD_REQUEST, text)));
@@ -263,7 +269,6 @@ fn find(
             return Err(Box::new(reply::invalid(StatusCode::BAD_REQUEST, text)));
         }
     }
-    HeldSessions::hold(&head.extensions, &session);
     Ok((session, link))
 }
 

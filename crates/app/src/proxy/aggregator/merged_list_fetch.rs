@@ -742,7 +742,7 @@ async fn fetch(
         }
         cursor = next;
     }
-    member.scope.remember_list(key, list).await
+    member.scope.remember_list(template, key, list).await
 }
 
 /// Waits for the answer to a question. Returns `None` if it will never be answered.

@@ -18,6 +18,7 @@ use tracing::Instrument as _;
 
 use super::UpstreamSession;
 use super::connection::{LiveConnection, SetUp, answered_within};
+use super::known_answers;
 use super::response_pipeline::ConnectionEvents;
 use super::upstream_requests::{Pending, SendState};
 use crate::proxy::connection_permits::ConnectionPermit;
@@ -37,7 +38,7 @@ impl UpstreamSession {
         self: &Arc<Self>,
         message: Message,
     ) -> Result<Option<Exchange>, RpcError> {
-        if let Some(answer) = self.answer_from_known(&message)
+        if let Some(answer) = known_answers::answer(self, &message)
             && answer.await
         {
             return Ok(None);

@@ -15,7 +15,7 @@ use riglm_domain::mcp::tool_result::has_error_result;
 use riglm_domain::usage::invocation::Outcome;
 use riglm_ports::downstream::{ClientLink as _, Route};
 use riglm_ports::observer::Event;
-use riglm_ports::upstream::{UpstreamError, UpstreamEvents};
+use riglm_ports::upstream::{BoxedWork, UpstreamError, UpstreamEvents};
 use serde_json::value::RawValue;
 use tracing::Instrument as _;
 
@@ -112,11 +112,14 @@ impl UpstreamEvents for ConnectionEvents {
 }
 
 impl UpstreamSession {
-    pub(super) async fn pass_to_client(
-        self: &Arc<Self>,
-        message: Message,
-        related: Option<RequestId>,
-    ) {
+    /// Passes a message to the client as if the upstream had sent it. The future is boxed because a
+    /// message from the upstream may lead to a request that is answered in this way.
+    pub(super) fn pass_as_received(self: &Arc<Self>, message: Message) -> BoxedWork {
+        let upstream = Arc::clone(self);
+        Box::pin(async move { upstream.pass_to_client(message, None).await })
+    }
+
+    async fn pass_to_client(self: &Arc<Self>, message: Message, related: Option<RequestId>) {
         if message.is_batch() && self.scope.is_merged() {
             return self.pass_parts(&message, related.as_ref()).await;
         }

@@ -39,29 +39,28 @@ impl UpstreamScope {
 
     /// Returns the key under which a list of the upstream is cached for the client.
     pub(in crate::proxy) fn list_key(&self, template: &ListTemplate) -> ListKey {
-        let principal = self.client_context.principal.clone();
-        let capabilities = template.capabilities(&self.client_context);
-        if let Some(text) = &capabilities
-            && principal == Principal::local()
-        {
-            self.entry.catalog.note_capabilities(template.era, text);
-        }
         ListKey {
             kind: template.kind,
-            principal,
-            capabilities: digest_of(capabilities.as_deref()),
+            principal: self.client_context.principal.clone(),
+            capabilities: digest_of(template.capabilities(&self.client_context).as_deref()),
             era: self.entry.era_of(template.era),
         }
     }
 
-    /// Keeps a list of the upstream, also for the next run of the program. Fails if the proxy has no
-    /// time for a long one.
+    /// Keeps a list of the upstream, and the capabilities that it was asked for with, also for the
+    /// next run of the program. Fails if the proxy has no time for a long list.
     pub(in crate::proxy) async fn remember_list(
         &self,
+        template: &ListTemplate,
         key: ListKey,
         list: CachedList,
     ) -> Result<Arc<CachedList>, ListFetchError> {
         let entry = Arc::clone(&self.entry);
+        if let Some(capabilities) = template.capabilities(&self.client_context)
+            && key.principal == Principal::local()
+        {
+            entry.catalog.note_capabilities(template.era, &capabilities);
+        }
         let known = entry.catalog.list(&key).map(|known| known.digest);
         let remembered = if list.is_small() {
             entry.catalog.remember(key, list)

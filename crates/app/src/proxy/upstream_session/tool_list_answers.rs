@@ -82,11 +82,9 @@ impl UpstreamTools {
         let template = ListTemplate::new(ListKind::Tools, request, era_of(request));
         let mut list = CachedList::default();
         list.add_page(ListKind::Tools, result);
+        let key = self.scope.list_key(&template);
         // One that is too long to be kept is fetched again.
-        let _ = (self
-            .scope
-            .remember_list(self.scope.list_key(&template), list))
-        .await;
+        let _ = self.scope.remember_list(&template, key, list).await;
     }
 
     /// Records the tools of a list that is shown without asking the upstream, once while it stays the

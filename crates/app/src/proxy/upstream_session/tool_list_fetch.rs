@@ -103,11 +103,9 @@ impl UpstreamSession {
             cursor = next;
         }
         if self.scope.entry.starts_processes() {
+            let key = self.scope.list_key(template);
             // A list that is too long to be kept is fetched again.
-            let _ = self
-                .scope
-                .remember_list(self.scope.list_key(template), list)
-                .await;
+            let _ = self.scope.remember_list(template, key, list).await;
         }
         Ok(Some(self.tools.publish_catalog(&pages, epoch)))
     }
