@@ -42,40 +42,40 @@ type Refusal = Box<Response>;
 /// Serves one HTTP request to `/mcp` over the connection with these sessions.
 pub(super) async fn serve(
     port: &Arc<ServerState>,
-    held: &HeldSessions,
+    sessions: &HeldSessions,
     request: Request<Body>,
 ) -> Response {
-    respond(port, None, held, request).await
+    respond(port, None, sessions, request).await
 }
 
 /// Serves one HTTP request to `/mcp/{profile}`.
 pub(super) async fn serve_profile(
     State(port): State<Arc<ServerState>>,
-    Extension(held): Extension<HeldSessions>,
+    Extension(sessions): Extension<HeldSessions>,
     profile: Result<Path<String>, PathRejection>,
     request: Request<Body>,
 ) -> Response {
     // A path segment that is not UTF-8 cannot be the name of a profile.
     let profile = profile.map_or_else(|_| String::new(), |Path(profile)| profile);
-    respond(&port, Some(&profile), &held, request).await
+    respond(&port, Some(&profile), &sessions, request).await
 }
 
 async fn respond(
     port: &Arc<ServerState>,
     profile: Option<&str>,
-    held: &HeldSessions,
+    sessions: &HeldSessions,
     request: Request<Body>,
 ) -> Response {
     let (head, body) = request.into_parts();
     let outcome = match request::admit_with_profile(port, &head, profile) {
         Err(refusal) => Err(refusal),
         Ok(visitor) => match head.method {
-            Method::POST => post(port, &visitor, held, &head.headers, body).await,
+            Method::POST => post(port, &visitor, sessions, &head.headers, body).await,
             // Modern revisions have only POST.
             _ if modern::names_modern_revision(&head.headers) => {
                 Err(Box::new(reply::not_allowed("POST")))
             }
-            Method::GET => get(port, &visitor, held, &head.headers),
+            Method::GET => get(port, &visitor, sessions, &head.headers),
             Method::DELETE => delete(port, &visitor, &head.headers),
             _ => Err(Box::new(reply::not_allowed("GET, POST, DELETE"))),
         },
@@ -86,7 +86,7 @@ async fn respond(
 async fn post(
     port: &Arc<ServerState>,
     visitor: &ClientIdentity,
-    held: &HeldSessions,
+    sessions: &HeldSessions,
     headers: &HeaderMap,
     body: Body,
 ) -> Result<Response, Refusal> {
@@ -102,10 +102,10 @@ async fn post(
         return modern::post(port, visitor, headers, message).await;
     }
     if is_initialize(&message) && !headers.contains_key(SESSION_ID) {
-        return initialize(port, visitor, held, message).await;
+        return initialize(port, visitor, sessions, message).await;
     }
     let (session, link) = find(port, visitor, headers)?;
-    held.hold(&session);
+    sessions.hold(&session);
     let allows_batches = || (session.revision()).is_none_or(|it| it.allows_batches());
     if message.is_batch() && !allows_batches() {
         let text = "the revision of this session does not support JSON-RPC batches";
@@ -133,7 +133,7 @@ async fn post(
 async fn initialize(
     port: &Arc<ServerState>,
     visitor: &ClientIdentity,
-    held: &HeldSessions,
+    sessions: &HeldSessions,
     message: Message,
 ) -> Result<Response, Refusal> {
     let ids: Vec<RequestId> = message.request_ids().cloned().collect();
@@ -153,7 +153,7 @@ async fn initialize(
         }
     };
     session.set_transport_id(&id);
-    held.hold(&session);
+    sessions.hold(&session);
     link.log.set_session(&session);
     // Ends the session on every early return below.
     let newborn = PendingSession::new(Arc::clone(port), id, Arc::clone(&session));
@@ -201,7 +201,7 @@ fn open_stream(link: &HttpLink, ids: &[RequestId]) -> Result<StreamReader, Refus
 fn get(
     port: &Arc<ServerState>,
     visitor: &ClientIdentity,
-    held: &HeldSessions,
+    sessions: &HeldSessions,
     headers: &HeaderMap,
 ) -> Result<Response, Refusal> {
     if !request::accepts(headers, "text/event-stream") {
@@ -209,7 +209,7 @@ fn get(
         return Err(Box::new(reply::invalid(StatusCode::NOT_ACCEPTABLE, text)));
     }
     let (session, link) = find(port, visitor, headers)?;
-    held.hold(&session);
+    sessions.hold(&session);
     session.touch();
     let opened = match headers.get(LAST_EVENT_ID) {
         None => link.log.listen(),
