@@ -137,6 +137,7 @@ impl SearchConfig {
             answer: AnswerRules {
                 token_budget: self.token_budget,
                 n_predicted: self.n_predicted,
+                call_tool: self.call_tool.then(|| self.call_tool_name.clone()),
                 ..AnswerRules::default()
             },
             synonyms: self.all_synonyms()?,

@@ -83,9 +83,21 @@ pub struct AnswerRules {
     pub n_schemas: usize,
     /// Maximum number of predicted tools after the matches.
     pub n_predicted: usize,
+    /// The name of the tool with which clients call tools that their list does not have. `None` if
+    /// they call all tools directly.
+    pub call_tool: Option<String>,
 }
 
 impl AnswerRules {
+    /// Returns the first line of an answer: how the tools are called.
+    fn heading(&self) -> String {
+        let way = self.call_tool.as_ref();
+        way.map_or_else(
+            || "Call a tool by its name.\n".to_owned(),
+            |call| format!("Call a tool that is not in your list with {call}.\n"),
+        )
+    }
+
     /// Returns the token budget of the matches. It is 60 % of the whole if tools are predicted.
     /// Predicted tools may use all that the matches leave.
     fn budget_of_found(&self, has_predicted: bool) -> u64 {
@@ -115,6 +127,7 @@ impl Default for AnswerRules {
             token_budget: 2_500,
             n_schemas: N_SCHEMAS,
             n_predicted: 9,
+            call_tool: None,
         }
     }
 }
@@ -208,11 +221,10 @@ struct Draft<'a> {
     matches: Vec<Match<'a>>,
     /// Indexes of the shown tools among the matches.
     shown: Vec<usize>,
+    heading: String,
 }
 
 impl<'a> Draft<'a> {
-    const HEADING: &'static str = "Call a tool by its name, whether it is in your list or not.\n";
-
     /// Writes entries of at most `budget` tokens, including the notes. A tool that does not fit at
     /// any level of detail is skipped, and the next one is tried.
     fn new(
@@ -226,9 +238,10 @@ impl<'a> Draft<'a> {
             entries: String::new(),
             matches: Vec::new(),
             shown: Vec::new(),
+            heading: rules.heading(),
         };
         let mut room = TokenRoom::new(budget, counter);
-        room.used = counter.count(&(notes_text(notes) + Self::HEADING));
+        room.used = counter.count(&(notes_text(notes) + &draft.heading));
         for (at, tool) in found.iter().enumerate() {
             let n_shown = draft.shown.len();
             let is_first = n_shown < rules.n_schemas;
@@ -254,7 +267,7 @@ impl<'a> Draft<'a> {
         let heading = if self.shown.is_empty() {
             ""
         } else {
-            Self::HEADING
+            &self.heading
         };
         notes_text(notes) + heading + &self.entries
     }

@@ -12,14 +12,15 @@ use super::own_tool::OwnTool;
 use crate::proxy::session_app::SESSION_APP;
 
 /// The description of the search tool.
-const SEARCH: &str = "Finds tools by what they do, among all tools of this server, those that \
-    its list of tools leaves out included. Say in a few words what has to be done. The answer names \
-    the tools that fit best, and every one of them can be called by that name right away, listed or \
-    not. Search before you conclude that there is no tool for something.";
+const SEARCH: &str = "This server has more tools than your list shows. Finds them by what they do: \
+    say in a few words what has to be done. The answer names the tools that fit best, and says how \
+    to call those that are not in your list. Search before you conclude that there is no tool for \
+    something.";
 /// The maximum length in bytes of the sentence about the servers.
 const MAX_SERVERS_BYTES: usize = 1_200;
 /// The description of `call_tool`.
-const CALL_TOOL: &str = "Calls a tool of this server that is not in your list, by its name.";
+const CALL_TOOL: &str = "Calls a tool of this server that is not in your list: give its name, as a \
+    search or an error named it, and its arguments.";
 /// The description of the tool that sets the context.
 const SET_CONTEXT: &str = "Say what you are going to do, once at the beginning of a task: the answer \
     names the tools for it, and those that you need are known later on.";
@@ -243,7 +244,12 @@ fn call_schema() -> Value {
         "type": "object",
         "properties": {
             "name": {"type": "string", "description": "The name of the tool"},
-            "arguments": {"type": "object", "description": "Its arguments, as its schema has them"},
+            // Some clients close an object that does not say that it is open.
+            "arguments": {
+                "type": "object",
+                "additionalProperties": true,
+                "description": "Its arguments, as its schema has them",
+            },
         },
         "required": ["name"],
     })

@@ -149,7 +149,7 @@ fn texts_far_beyond_the_budget_are_not_counted() {
 #[test]
 fn duplicates_are_named_within_the_budget_and_always_in_structured() {
     let text = ToolText::of_definition("a", DEFINITION);
-    for (token_budget, is_named) in [(10_000, true), (90, true), (80, false)] {
+    for (token_budget, is_named) in [(10_000, true), (55, true), (45, false)] {
         let found = FoundTool {
             name: "a",
             text: &text,
@@ -174,7 +174,7 @@ fn duplicates_are_named_within_the_budget_and_always_in_structured() {
 
 #[test]
 fn an_answer_never_exceeds_its_budget() {
-    for budget in 70..700 {
+    for budget in 35..700 {
         let answer = write_tools(9, budget);
         assert!(
             answer.text.len() as u64 <= budget,
@@ -182,7 +182,7 @@ fn an_answer_never_exceeds_its_budget() {
             answer.text
         );
     }
-    assert!(write_tools(9, 70).text.contains("1. a\n"));
+    assert!(write_tools(9, 35).text.contains("1. a\n"));
     let none = write_tools(9, 10);
     assert!(none.shown.is_empty());
     assert_eq!(none.text, "note\n", "there is nothing to call");
