@@ -197,7 +197,8 @@ impl ListComposer<'_> {
         let used = shown.own_tools();
         self.client_context.note_own_tools();
         let revision = self.client_context.revision();
-        let mut own: Vec<(OwnTool, &str)> = tools.definitions(revision.as_ref(), left_out);
+        let form = self.client_context.result_form(self.shared);
+        let mut own: Vec<(OwnTool, &str)> = tools.definitions(revision.as_ref(), form, left_out);
         own.retain(|(tool, _)| match tool {
             OwnTool::Search => used != OwnToolsUse::None,
             OwnTool::CallTool | OwnTool::SetContext => used == OwnToolsUse::All,
