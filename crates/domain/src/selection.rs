@@ -70,7 +70,6 @@ mod append;
 mod bounds;
 mod choice;
 mod client_class;
-mod client_kind;
 pub mod conformal;
 mod decision;
 pub mod economics;
@@ -96,8 +95,7 @@ pub use adaptive_list::AdaptiveList;
 pub use append::{AppendCandidate, pays_to_append};
 pub use bounds::{BoundsError, ListBounds};
 pub use choice::{Candidates, ListChoice, ToolDecision, choose_tools};
-pub use client_class::{ClientClass, ListBehaviour, PromptCache, ToolLoading};
-pub use client_kind::{ClientKind, Relisting, ResultForm};
+pub use client_class::{ClientClass, ListBehaviour, PromptCache};
 pub use decision::{ListDecision, ShowAllReason, SizeEvidence, decide_list, list_size};
 pub use expected_coverage::{ExpectedCoverage, ExpectedCoverageError};
 pub use exploration::{

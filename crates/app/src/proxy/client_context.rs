@@ -16,7 +16,7 @@ use riglm_domain::mcp::protocol::{Era, Revision, Transport};
 use riglm_domain::mcp::request_hints::RequestHints;
 use riglm_domain::privacy::canonical::KeyedHash;
 use riglm_domain::privacy::principal::Principal;
-use riglm_domain::selection::{ExpectedCoverage, ResultForm};
+use riglm_domain::selection::ExpectedCoverage;
 use riglm_domain::usage::invocation::SessionKey;
 use riglm_ports::observer::{Event, EventOrigin};
 use tokio::sync::OnceCell;
@@ -390,18 +390,6 @@ impl ClientContext {
         } else {
             SessionMembers::One
         }
-    }
-
-    /// Returns the form in which the client gets the answers of the proxy itself.
-    pub(super) fn result_form(&self, shared: &SharedState) -> ResultForm {
-        // An agent of a provider's format, whose programs read the structured content.
-        if self.listing.loads_on_demand.load(Ordering::Relaxed) {
-            return ResultForm::Both;
-        }
-        let lists = shared.selection.lists();
-        lists.map_or_else(ResultForm::default, |lists| {
-            lists.result_form(self.profile_name(), &self.client_name())
-        })
     }
 
     /// Registers that the client loads tools on demand by itself.

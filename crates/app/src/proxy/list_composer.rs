@@ -197,8 +197,7 @@ impl ListComposer<'_> {
         let used = shown.own_tools();
         self.client_context.note_own_tools();
         let revision = self.client_context.revision();
-        let form = self.client_context.result_form(self.shared);
-        let mut own: Vec<(OwnTool, &str)> = tools.definitions(revision.as_ref(), form, left_out);
+        let mut own: Vec<(OwnTool, &str)> = tools.definitions(revision.as_ref(), left_out);
         own.retain(|(tool, _)| match tool {
             OwnTool::Search => used != OwnToolsUse::None,
             OwnTool::CallTool | OwnTool::SetContext => used == OwnToolsUse::All,

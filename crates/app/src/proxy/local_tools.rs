@@ -6,7 +6,6 @@ use std::time::Instant;
 
 use riglm_domain::mcp::message::{Message, RequestId};
 use riglm_domain::mcp::protocol::Era;
-use riglm_domain::mcp::rpc_error::RpcErrorCode;
 use riglm_domain::usage::invocation::SessionKey;
 
 use super::aggregator::merged_list_fetch::FetchSelection;
@@ -79,14 +78,7 @@ impl<'a> LocalTools<'a> {
             // The wrapped call may itself be a call of an own tool, which is then answered locally.
             let Some(inner) = inner.filter(|inner| !unusable.has(*inner)) else {
                 let unwrapped_call = message.with_params(&unwrapped).without_param_headers();
-                return match self.pass_call(&unwrapped_call, call.id).await {
-                    // Some agents end, or hide the text, if the call of a listed tool is an error of
-                    // the protocol.
-                    Reply::Error(error) if error.code == RpcErrorCode::InvalidParams => {
-                        Reply::Result(failure(era, &error.message))
-                    }
-                    reply => reply,
-                };
+                return self.pass_call(&unwrapped_call, call.id).await;
             };
             (inner, Some(unwrapped.as_str()))
         } else {

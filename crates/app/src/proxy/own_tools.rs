@@ -10,7 +10,6 @@ pub(super) mod call_hints;
 mod call_tool;
 mod catalog_cache;
 mod definition;
-mod instructions;
 mod own_tool;
 mod paging;
 mod rating;
@@ -24,7 +23,6 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use riglm_domain::id::UpstreamName;
 use riglm_domain::mcp::protocol::Revision;
-use riglm_domain::selection::ResultForm;
 
 use self::definition::Definitions;
 use riglm_discovery::search::{Catalog, ToolSearch};
@@ -32,7 +30,6 @@ use riglm_discovery::search::{Catalog, ToolSearch};
 pub(super) use answer::{ToolCaller, failure};
 pub(super) use catalog_cache::{CatalogCache, server_text};
 pub(super) use definition::with_servers;
-pub(super) use instructions::{instructions, with_instructions};
 use own_tool::ListedOwnTools;
 pub(super) use own_tool::TakenNames;
 pub use own_tool::{OwnTool, OwnToolNames, OwnToolSet};
@@ -132,12 +129,11 @@ impl OwnTools {
     }
 
     /// Returns the JSON definitions of the own tools in list order, without the tools in
-    /// `left_out`. The definitions suit the given revision and form of results; without a revision
-    /// they suit all revisions.
+    /// `left_out`. The definitions suit the given revision; without a revision they suit all
+    /// revisions.
     pub(super) fn definitions(
         &self,
         revision: Option<&Revision>,
-        form: ResultForm,
         left_out: OwnToolSet,
     ) -> Vec<(OwnTool, &str)> {
         let listed = self.listed.now();
@@ -145,7 +141,7 @@ impl OwnTools {
             .definitions
             .iter()
             .filter(|(tool, _)| listed.has(*tool) && !left_out.has(*tool));
-        left.map(|(tool, definitions)| (*tool, definitions.of(revision, form)))
+        left.map(|(tool, definitions)| (*tool, definitions.of(revision)))
             .collect()
     }
 

@@ -10,8 +10,7 @@ use riglm_domain::id::ProfileName;
 use riglm_domain::num::check_share;
 use riglm_domain::prediction::NamePattern;
 use riglm_domain::selection::{
-    ClientClass, ExplorationShare, ListBounds, ListPolicyName, ListPrices, PromptCache, ResultForm,
-    ToolLoading,
+    ClientClass, ExplorationShare, ListBounds, ListPolicyName, ListPrices, PromptCache,
 };
 use serde::{Deserialize, Serialize};
 use validator::{Validate, ValidationError};
@@ -155,7 +154,13 @@ impl Default for FilteringConfig {
             forbid: Vec::new(),
             allow: Vec::new(),
             deny: Vec::new(),
-            clients: Vec::new(),
+            // Claude Code is known to load tools on demand.
+            clients: vec![ClientRule {
+                name: NamePattern::new("claude-code*"),
+                policy: None,
+                prompt_cache: None,
+                loads_on_demand: Some(true),
+            }],
             pools: Vec::new(),
             costs: CostsConfig::default(),
             exploration: ExplorationConfig::default(),
@@ -204,10 +209,7 @@ impl ExplorationConfig {
     }
 }
 
-/// A rule for clients whose name matches a pattern; the first match applies. It precedes what is
-/// known of them ([`ClientKind`]).
-///
-/// [`ClientKind`]: riglm_domain::selection::ClientKind
+/// A rule for clients whose name matches a pattern; the first match applies.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, Validate)]
 #[serde(deny_unknown_fields)]
 pub struct ClientRule {
@@ -224,20 +226,13 @@ pub struct ClientRule {
     /// Whether they load tools on demand, and honour the mark of tools to load at once.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub loads_on_demand: Option<bool>,
-    /// The form of the answers of riglm itself.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub results: Option<ResultForm>,
 }
 
 impl ClientRule {
     /// Overrides the properties of a client that the rule sets.
     pub(super) fn refine(&self, class: &mut ClientClass) {
         if let Some(loads_on_demand) = self.loads_on_demand {
-            class.loading = if loads_on_demand {
-                ToolLoading::OnDemand
-            } else {
-                ToolLoading::AtOnce
-            };
+            class.loads_on_demand = loads_on_demand;
         }
         if let Some(has_cache) = self.prompt_cache {
             class.prompt_cache = if has_cache {

@@ -12,7 +12,7 @@ use riglm_domain::id::{ToolName, UpstreamName};
 use riglm_domain::mcp::protocol::Era;
 use riglm_domain::privacy::principal::Principal;
 use riglm_domain::selection::shown::{SelectionReason, ToolSet};
-use riglm_domain::selection::{ListPolicyName, ResultForm, TopicWords};
+use riglm_domain::selection::{ListPolicyName, TopicWords};
 use riglm_domain::usage::invocation::SessionKey;
 use riglm_ports::analytics::{ChangeFeed, ListEpochRepository, ListRepository, UsageRepository};
 use riglm_ports::clock::Clock;
@@ -28,7 +28,7 @@ use super::list_request::ListRequest;
 use super::list_scope::{Scope, Scopes};
 use super::operator_overrides::OperatorOverrides;
 use super::operator_settings::OperatorSettings;
-use super::policy::{RefetchingClients, policy_of, result_form};
+use super::policy::{RefetchingClients, policy_of};
 use super::rendering::{Rendering, ShownList, render};
 use super::token_counts::DefinitionSizes;
 use super::tool_marks::{ToolMark, hidden_positions, marks, narrow_overrides};
@@ -199,12 +199,6 @@ impl Lists {
         let arm = experiments.and_then(|all| all.arm(participant(request), Treatment::Policy));
         let options = self.settings.options(request.profile);
         policy_of(&options, arm.and_then(|arm| arm.policy()), request)
-    }
-
-    /// Returns whether the lists of this client may hide tools.
-    #[must_use]
-    pub fn may_hide_from(&self, request: &ListRequest<'_>) -> bool {
-        self.policy(request).may_hide()
     }
 
     /// Returns the decision of the operator about each tool for this client.
@@ -415,12 +409,6 @@ impl Lists {
         let all = marks.iter().enumerate();
         let pinned = all.filter(|(_, mark)| **mark == ToolMark::Pin);
         pinned.map(|(position, _)| position).collect()
-    }
-
-    /// Returns the form in which a client gets the answers of riglm itself.
-    #[must_use]
-    pub fn result_form(&self, profile: Option<&str>, client: &str) -> ResultForm {
-        result_form(&self.settings.options(profile), client)
     }
 
     /// Returns whether calls of clients under a profile may be refused at all. Only then the intent

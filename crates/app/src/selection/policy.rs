@@ -5,15 +5,13 @@ use std::collections::HashSet;
 use parking_lot::Mutex;
 use riglm_domain::id::ToolName;
 use riglm_domain::mcp::protocol::Era;
-use riglm_domain::selection::{
-    ClientClass, ClientKind, ListBehaviour, ListPolicyName, Relisting, ResultForm, ToolLoading,
-};
+use riglm_domain::selection::{ClientClass, ListBehaviour, ListPolicyName};
 
 use super::config::FilteringConfig;
 use super::list_request::ListRequest;
 
 /// Returns the policy for a request: by a rule for the client name, by the arm of an experiment, by
-/// the general option, or by what is known of the client and was seen of it. Modern clients never get a policy that
+/// the general option, or by the class of the client. Modern clients never get a policy that
 /// depends on the session, and clients that load tools on demand get no policy that predicts which
 /// tools to hide.
 pub(super) fn policy_of(
@@ -26,20 +24,11 @@ pub(super) fn policy_of(
     let chosen = rule.and_then(|rule| rule.policy);
     let chosen = chosen.or(of_arm).or(options.policy);
     let policy = chosen.unwrap_or_else(|| {
-        let kind = ClientKind::of(request.client);
         let mut class = ClientClass {
             is_modern: request.era == Era::Modern,
-            loading: match kind {
-                _ if request.loads_on_demand => ToolLoading::OnDemand,
-                Some(kind) => kind.loading,
-                None => ToolLoading::AtOnce,
-            },
+            loads_on_demand: request.loads_on_demand,
             shown: ListBehaviour {
-                refetches_lists: match kind.map_or(Relisting::Unknown, |kind| kind.relisting) {
-                    Relisting::Always => true,
-                    Relisting::Never => false,
-                    Relisting::Unknown => request.refetches_lists,
-                },
+                refetches_lists: request.refetches_lists,
             },
             ..ClientClass::default()
         };
@@ -58,14 +47,6 @@ pub(super) fn policy_of(
         policy if request.era == Era::Modern => policy.without_session(),
         policy => policy,
     }
-}
-
-/// Returns the form in which a client gets the answers of riglm itself.
-pub(super) fn result_form(options: &FilteringConfig, client: &str) -> ResultForm {
-    let name = ToolName::from(client);
-    let rule = options.clients.iter().find(|rule| rule.name.matches(&name));
-    let kind = ClientKind::of(client).map(|kind| kind.results);
-    (rule.and_then(|rule| rule.results).or(kind)).unwrap_or_default()
 }
 
 // Client names come from clients, so the memory for them is bounded.
@@ -126,7 +107,6 @@ mod tests {
                 policy: Some(ListPolicyName::Hints),
                 prompt_cache: None,
                 loads_on_demand: None,
-                results: None,
             }],
             ..FilteringConfig::default()
         };
@@ -144,36 +124,5 @@ mod tests {
         assert_eq!(policy_of(&options, None, &on_demand), ListPolicyName::All);
         let general = FilteringConfig::default();
         assert_eq!(policy_of(&general, None, &on_demand), ListPolicyName::Hints);
-        let policy = |client, refetches_lists| {
-            let request = ListRequest {
-                refetches_lists,
-                ..request(client, Era::Legacy)
-            };
-            policy_of(&general, None, &request)
-        };
-        assert_eq!(policy("claude-code", false), ListPolicyName::Hints);
-        assert_eq!(
-            policy("qwen-cli-mcp-client-riglm", false),
-            ListPolicyName::All
-        );
-        assert_eq!(policy("opencode", false), ListPolicyName::Append);
-        // It lists by itself after a call of an unknown tool.
-        assert_eq!(policy("mcp", true), ListPolicyName::Epoch);
-        assert_eq!(policy("unknown", true), ListPolicyName::Append);
-    }
-
-    #[test]
-    fn known_clients_get_one_form_and_rules_decide() {
-        let mut options = FilteringConfig::default();
-        assert_eq!(result_form(&options, "claude-code"), ResultForm::Text);
-        assert_eq!(result_form(&options, "unknown"), ResultForm::Both);
-        options.clients = vec![ClientRule {
-            name: NamePattern::new("*"),
-            policy: None,
-            prompt_cache: None,
-            loads_on_demand: None,
-            results: Some(ResultForm::Text),
-        }];
-        assert_eq!(result_form(&options, "unknown"), ResultForm::Text);
     }
 }

@@ -210,11 +210,8 @@ impl ToolSelector {
                 return chosen;
             }
             let (ranked, mode) = self.cold_start_order(request, catalog).await;
-            // Marks make a prompt longer, so they need a forecast. The client searches by itself.
-            let marks_none = policy == ListPolicyName::Hints && mode == SelectionMode::General;
             return match size {
                 Err(why) => whole_list(why, reason),
-                Ok(_) if marks_none => SelectedTools::of(Vec::new(), mode, Some(reason)),
                 Ok(n) => {
                     let chosen = self.choose_tools(inputs, &candidates, &ranked, n);
                     SelectedTools::of(chosen.shown, mode, Some(reason))

@@ -19,25 +19,13 @@ pub struct ListBehaviour {
     pub refetches_lists: bool,
 }
 
-/// How a client loads the definitions of the tools in its list.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum ToolLoading {
-    /// All at once: each of them is in each prompt.
-    #[default]
-    AtOnce,
-    /// On demand. The client honours the marks of tools to load at once.
-    OnDemand,
-    /// On demand, by a search of its own. The client honours no marks.
-    BySearch,
-}
-
 /// The known properties of a client that requests a list.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ClientClass {
     /// Whether it uses revision 2026-07-28 or later.
     pub is_modern: bool,
-    /// How it loads the definitions of tools.
-    pub loading: ToolLoading,
+    /// Whether it loads tools on demand, and honours the marks of tools to load at once.
+    pub loads_on_demand: bool,
     /// Whether its model has a prompt cache.
     pub prompt_cache: PromptCache,
     /// Observed behaviour.
@@ -50,14 +38,9 @@ impl ClientClass {
     pub fn policy(&self) -> ListPolicyName {
         match self {
             Self {
-                loading: ToolLoading::OnDemand,
+                loads_on_demand: true,
                 ..
             } => ListPolicyName::Hints,
-            // What its list lacks, its search cannot find; what it has, costs nothing.
-            Self {
-                loading: ToolLoading::BySearch,
-                ..
-            } => ListPolicyName::All,
             Self {
                 is_modern: true, ..
             }
@@ -101,10 +84,10 @@ mod tests {
             ..uncached
         };
         assert_eq!(modern.policy(), ListPolicyName::Epoch);
-        let loads = |loading| ClientClass { loading, ..modern };
-        let on_demand = loads(ToolLoading::OnDemand);
+        let on_demand = ClientClass {
+            loads_on_demand: true,
+            ..modern
+        };
         assert_eq!(on_demand.policy(), ListPolicyName::Hints);
-        let by_search = loads(ToolLoading::BySearch);
-        assert_eq!(by_search.policy(), ListPolicyName::All);
     }
 }

@@ -20,7 +20,6 @@ use crate::proxy::aggregator::changes::all_changed_at;
 use crate::proxy::aggregator::fan_out::ask;
 use crate::proxy::client_description::ClientDescription;
 use crate::proxy::list_kind::ListChange;
-use crate::proxy::own_tools::{instructions, with_instructions};
 use crate::proxy::session::ClientSession;
 use crate::proxy::session_app;
 use crate::proxy::session_jobs::Reply;
@@ -59,17 +58,11 @@ pub(in crate::proxy) async fn initialize(session: &Arc<ClientSession>, message: 
     }
     let declared = with_session_app(session, params, &initialize_results);
     let capabilities = aggregate_capabilities(&declared);
-    let result = with_own_instructions(session, result.to_string(), Era::Legacy).await;
-    Reply::Result(edit::with_member(&result, "capabilities", &capabilities))
-}
-
-/// Returns a result with the instructions of the proxy before those of the upstreams.
-async fn with_own_instructions(session: &ClientSession, result: String, era: Era) -> String {
-    let own = instructions(&session.shared, &session.client_context, era).await;
-    match own {
-        Some(own) => with_instructions(&result, &own),
-        None => result,
-    }
+    Reply::Result(edit::with_member(
+        &result.to_string(),
+        "capabilities",
+        &capabilities,
+    ))
 }
 
 /// Asks every upstream for discovery, and answers for all of them.
@@ -98,8 +91,11 @@ pub(in crate::proxy) async fn discover(session: &Arc<ClientSession>, message: &M
     let params = message.single().and_then(|part| message.params(part));
     let declared = with_session_app(session, params, &initialize_results);
     let capabilities = aggregate_capabilities(&declared);
-    let result = with_own_instructions(session, result.to_string(), Era::Modern).await;
-    Reply::Result(edit::with_member(&result, "capabilities", &capabilities))
+    Reply::Result(edit::with_member(
+        &result.to_string(),
+        "capabilities",
+        &capabilities,
+    ))
 }
 
 /// Returns the handshake results of the upstreams, and of the proxy if it offers a resource to the

@@ -158,8 +158,7 @@ pub(in crate::proxy) async fn list_page(
         let revision = session.client_context.revision();
         let useless = (session.shared).useless_own_tools(&session.client_context, params);
         let left_out = taken_names(tool, list).and(useless);
-        let form = session.client_context.result_form(&session.shared);
-        let definitions = tool.definitions(revision.as_ref(), form, left_out);
+        let definitions = tool.definitions(revision.as_ref(), left_out);
         let definitions = definitions.iter();
         page = definitions.fold(page, |page, (_, tool)| edit::with_element(&page, tool));
     }

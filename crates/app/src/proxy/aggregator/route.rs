@@ -18,7 +18,8 @@ use crate::proxy::aggregator::fan_out::ask;
 use crate::proxy::aggregator::merged_list_fetch::gather;
 use crate::proxy::list_kind::ListKind;
 use crate::proxy::list_template::ListTemplate;
-use crate::proxy::own_tools::call_hints::{HelpingTools, MAX_NAME_CHARS, unknown, with_sentence};
+use crate::proxy::own_tools::OwnTool;
+use crate::proxy::own_tools::call_hints::{MAX_NAME_CHARS, unknown, with_sentence};
 use crate::proxy::session::ClientSession;
 use crate::proxy::session_jobs::Reply;
 use crate::proxy::upstream_session::UpstreamSession;
@@ -227,12 +228,13 @@ pub(in crate::proxy) async fn find_owner(
 
 /// Returns a hint for a call of an unknown tool, if the catalog is known.
 async fn help_with_name(session: &ClientSession, method: &str, name: &str) -> Option<String> {
-    let tools = HelpingTools::of(session.shared.own_tools().map(|tools| &**tools));
+    let tools = session.shared.own_tools();
     let catalog = session.shared.last_catalog_of(&session.client_context);
     let catalog = catalog.filter(|_| method == "tools/call")?;
+    let search = tools.and_then(|tools| tools.name(OwnTool::Search));
     let length = session.client_context.search.length_for(&("name", name));
     let (work, principal) = (&session.shared.long_work, &session.client_context.principal);
-    unknown(work, principal, name, catalog, tools, length).await
+    unknown(work, principal, name, catalog, search, length).await
 }
 
 /// Sends a request to one upstream after the other, connected ones first, until one knows it.

@@ -10,7 +10,6 @@ use riglm_domain::mcp::message::RequestId;
 use riglm_domain::mcp::protocol::Era;
 use riglm_domain::mcp::trace_context::TraceContext;
 use riglm_domain::retrieval::embedding::Embedding;
-use riglm_domain::selection::ResultForm;
 use riglm_domain::usage::invocation::SessionKey;
 use riglm_ports::downstream::ClientLink;
 use riglm_ports::observer::{Event, EventOrigin};
@@ -231,7 +230,7 @@ impl OwnTools {
             Some(skills) => with_skills(&text, &structured, &skills),
             None => (text, structured),
         };
-        result(requester, &text, &structured)
+        result(requester, &text, Some(&structured))
     }
 }
 
@@ -308,19 +307,7 @@ pub(in crate::proxy) fn failure(era: Era, problem: &str) -> String {
     format!(r#"{{{kind}"content":[{{"type":"text","text":{text}}}],"isError":true}}"#)
 }
 
-/// Returns the JSON text of a result in the form that the client reads.
-pub(super) fn result(requester: &ToolCaller<'_>, text: &str, structured: &str) -> String {
-    let form = requester.client_context.result_form(requester.shared);
-    let structured = Some(structured).filter(|_| form == ResultForm::Both);
-    result_of(requester, text, structured)
-}
-
-/// Returns the JSON text of a result with this content.
-pub(super) fn result_of(
-    requester: &ToolCaller<'_>,
-    text: &str,
-    structured: Option<&str>,
-) -> String {
+pub(super) fn result(requester: &ToolCaller<'_>, text: &str, structured: Option<&str>) -> String {
     let kind = kind(requester.era);
     let revision = requester.client_context.revision();
     let is_known = revision.is_some_and(|revision| revision.has_structured_results());

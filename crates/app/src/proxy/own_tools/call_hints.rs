@@ -6,7 +6,6 @@ use std::sync::Arc;
 use riglm_domain::privacy::principal::Principal;
 use riglm_domain::retrieval::excerpt::excerpt;
 
-use super::{OwnTool, OwnTools};
 use crate::long_work::LongTextWork;
 use riglm_discovery::search::{Catalog, CatalogTool, input_schema, nearest_tools};
 
@@ -27,38 +26,11 @@ pub(in crate::proxy) enum Length {
     Short,
 }
 
-/// The names of the own tools that a hint refers to, as far as lists have them.
-#[derive(Clone, Debug, Default)]
-pub(in crate::proxy) struct HelpingTools {
-    search: Option<String>,
-    call_tool: Option<String>,
-}
-
-impl HelpingTools {
-    pub(in crate::proxy) fn of(tools: Option<&OwnTools>) -> Self {
-        let name = |tool| tools.and_then(|tools| tools.name(tool)).map(str::to_owned);
-        Self {
-            search: name(OwnTool::Search),
-            call_tool: name(OwnTool::CallTool),
-        }
-    }
-
-    /// Returns how a hidden tool is called, as a sentence on a line of its own.
-    fn way(&self) -> String {
-        let way = self.call_tool.as_ref();
-        way.map_or_else(String::new, |call| format!("\nCall it with {call}."))
-    }
-}
-
 /// Returns the hint for a failed call of a hidden tool: its input schema. Returns `None` if there is
 /// none, or if it is too large.
-pub(in crate::proxy) fn schema_hint(tool: &CatalogTool, tools: &HelpingTools) -> Option<String> {
+pub(in crate::proxy) fn schema_hint(tool: &CatalogTool) -> Option<String> {
     let schema = input_schema(&tool.definition, MAX_SCHEMA_BYTES)?;
-    Some(format!(
-        "Input schema of {}: {schema}{}",
-        tool.name,
-        tools.way()
-    ))
+    Some(format!("Input schema of {}: {schema}", tool.name))
 }
 
 /// Returns the hint for an unknown name, see [`unknown_of`]. The comparison of names takes long in
@@ -68,26 +40,25 @@ pub(in crate::proxy) async fn unknown(
     principal: &Principal,
     name: &str,
     catalog: Arc<Catalog>,
-    tools: HelpingTools,
+    search: Option<&str>,
     length: Length,
 ) -> Option<String> {
-    let name = name.to_owned();
+    let (name, search) = (name.to_owned(), search.map(str::to_owned));
     let said = work.run(principal, move || {
-        unknown_of(&name, &catalog, &tools, length)
+        unknown_of(&name, &catalog, search.as_deref(), length)
     });
     said.await.flatten()
 }
 
-/// Returns the hint for an unknown name: the nearest names, how hidden ones are called, and a
-/// reference to the search tool. Returns `None` without a useful hint.
+/// Returns the hint for an unknown name: the nearest names, and a reference to the search tool,
+/// which is named `search` if there is one. Returns `None` without a useful hint.
 fn unknown_of(
     name: &str,
     catalog: &Catalog,
-    tools: &HelpingTools,
+    search: Option<&str>,
     length: Length,
 ) -> Option<String> {
     let known = || format!("No tool is named {:?}", excerpt(name, MAX_NAME_CHARS));
-    let search = tools.search.as_deref();
     let near = nearest_tools(name, catalog, N_NAMES);
     let near: Vec<&CatalogTool> = near.iter().map(|at| &catalog.tools()[*at]).collect();
     if near.is_empty() {
@@ -111,9 +82,6 @@ fn unknown_of(
         if let Some(schema) = input_schema(&tool.definition, MAX_SUGGESTED_BYTES) {
             let _ = write!(text, "\n  Input schema: {schema}");
         }
-    }
-    if let Some(call) = &tools.call_tool {
-        let _ = write!(text, "\nCall one that is not in your list with {call}.");
     }
     if let Some(search) = search {
         let _ = write!(text, "\n{search} finds other tools for a task.");
@@ -157,17 +125,11 @@ mod tests {
         Catalog::new(tools.collect(), Vec::new())
     }
 
-    fn tools() -> HelpingTools {
-        HelpingTools {
-            search: Some("find".into()),
-            call_tool: Some("call".into()),
-        }
-    }
-
     #[test]
     fn the_nearest_names_come_with_their_schemas_once() {
         let catalog = catalog(&["read_file", "write_file", "list_directory", "send"]);
-        let unknown = |name: &str, length| unknown_of(name, &catalog, &tools(), length).unwrap();
+        let unknown =
+            |name: &str, length| unknown_of(name, &catalog, Some("find"), length).unwrap();
         let text = unknown("ReadFile", Length::Full);
         assert!(text.starts_with("No tool is named \"ReadFile\"."), "{text}");
         assert!(text.contains("- u__read_file: Does it.\n"), "{text}");
@@ -176,10 +138,9 @@ mod tests {
             "{text}"
         );
         assert!(
-            text.ends_with("not in your list with call.\nfind finds other tools for a task."),
+            text.contains("find finds other tools") && !text.contains("u__send"),
             "{text}"
         );
-        assert!(!text.contains("u__send"), "{text}");
         let short = unknown("ReadFile", Length::Short);
         assert!(
             short.contains("u__read_file") && !short.contains("object"),
@@ -195,13 +156,12 @@ mod tests {
     #[test]
     fn without_a_tool_for_searching_only_names_help() {
         let catalog = catalog(&["read_file"]);
-        let none = HelpingTools::default();
-        let text = unknown_of("read_fil", &catalog, &none, Length::Full).unwrap();
+        let text = unknown_of("read_fil", &catalog, None, Length::Full).unwrap();
         assert!(
             text.contains("- u__read_file") && !text.contains("other tools"),
             "{text}"
         );
-        assert_eq!(unknown_of("zzz", &catalog, &none, Length::Full), None);
+        assert_eq!(unknown_of("zzz", &catalog, None, Length::Full), None);
     }
 
     #[test]
@@ -219,7 +179,7 @@ mod tests {
             let mut tool = catalog(&["read"]).tools()[0].clone();
             let definition = json!({"inputSchema": {"title": "x".repeat(n_bytes)}});
             tool.definition = definition.to_string().into();
-            schema_hint(&tool, &tools()).is_some()
+            schema_hint(&tool).is_some()
         };
         let n_others = r#"{"title":""}"#.len();
         assert!(fits((16 << 10) - n_others));

@@ -96,14 +96,8 @@ impl OwnTools {
         if RequestParams::read(Some(params)).name()? != name {
             return None;
         }
-        let catalog = catalog()?;
-        if self.taken_in(&catalog).has(OwnTool::CallTool) {
-            return None;
-        }
+        catalog().filter(|catalog| !self.taken_in(catalog).has(OwnTool::CallTool))?;
         let params = self.unwrap_call(Some(params), max_depth).ok()?;
-        // Whether an unknown name is a tool, and how to answer, is found out later.
-        let named = RequestParams::read(Some(&params)).name()?;
-        catalog.tools().iter().find(|tool| tool.name == named)?;
         Some(message.with_params(&params).without_param_headers())
     }
 }

@@ -5,7 +5,6 @@ use std::borrow::Cow;
 use riglm_domain::id::UpstreamName;
 use riglm_domain::mcp::edit::with_member;
 use riglm_domain::mcp::protocol::Revision;
-use riglm_domain::selection::ResultForm;
 use serde_json::{Value, json};
 
 use super::arguments::{MAX_LIMIT, MAX_QUERY_CHARS};
@@ -50,9 +49,8 @@ pub(super) struct Definitions {
     basic: String,
     /// With `annotations`.
     annotated: String,
-    /// With `title`, and with the app that shows the output, if there is one.
-    titled: String,
-    /// With `outputSchema`, too, if the output has a fixed form.
+    /// With `title`, with `outputSchema` if the output has a fixed form, and with the app that shows
+    /// it, if there is one.
     full: String,
 }
 
@@ -80,32 +78,25 @@ impl Definitions {
         })
         .to_string();
         let annotated = with_member(&basic, "annotations", &annotations);
-        let mut titled = with_member(&annotated, "title", &Value::from(title).to_string());
-        let mut full = titled.clone();
+        let mut full = with_member(&annotated, "title", &Value::from(title).to_string());
         if let Some(schema) = output_schema {
             full = with_member(&full, "outputSchema", &schema.to_string());
         }
         if let Some(uri) = app {
             let meta = json!({"ui": {"resourceUri": uri}});
             full = with_member(&full, "_meta", &meta.to_string());
-            // The app reads the structured content.
-            titled.clone_from(&full);
         }
         Self {
             basic,
             annotated,
-            titled,
             full,
         }
     }
 
-    /// Returns the definition that a revision supports, for results of this form.
-    pub(super) fn of(&self, revision: Option<&Revision>, form: ResultForm) -> &str {
+    /// Returns the definition in the form that a revision supports.
+    pub(super) fn of(&self, revision: Option<&Revision>) -> &str {
         match revision {
-            Some(revision) if revision.has_structured_results() => match form {
-                ResultForm::Text => &self.titled,
-                ResultForm::Both => &self.full,
-            },
+            Some(revision) if revision.has_structured_results() => &self.full,
             Some(revision) if revision.has_annotations() => &self.annotated,
             _ => &self.basic,
         }
@@ -345,7 +336,7 @@ mod tests {
 
     fn keys(tool: OwnTool, revision: &str) -> Vec<String> {
         let definitions = Definitions::new(tool, "n");
-        let text = definitions.of(Some(&Revision::new(revision)), ResultForm::Both);
+        let text = definitions.of(Some(&Revision::new(revision)));
         let definition: serde_json::Map<String, Value> = serde_json::from_str(text).unwrap();
         definition.keys().cloned().collect()
     }

@@ -3,7 +3,7 @@
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use super::answer::{ToolCaller, failure, result_of};
+use super::answer::{ToolCaller, failure, result};
 use super::arguments::ArgumentsProblem;
 use crate::safeguards::{GuardedCall, Remainder, Safeguards};
 
@@ -66,7 +66,7 @@ pub(super) fn read_on(
         ),
         None => text,
     };
-    result_of(requester, &text, None)
+    result(requester, &text, None)
 }
 
 /// Returns the JSON text of the error result if truncation is disabled.

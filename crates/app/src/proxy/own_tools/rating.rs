@@ -8,7 +8,7 @@ use riglm_ports::observer::Event;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use super::answer::{ToolCaller, failure, result_of};
+use super::answer::{ToolCaller, failure, result};
 use super::arguments::ArgumentsProblem;
 use crate::proxy::list_template::ListFetchError;
 use riglm_discovery::search::Catalog;
@@ -125,7 +125,7 @@ pub(super) async fn rate(
     });
     feedback.await;
     requester.observe(&Event::ToolRated { stars });
-    result_of(requester, &format!("Noted: {stars} of 5 for {name}."), None)
+    result(requester, &format!("Noted: {stars} of 5 for {name}."), None)
 }
 
 impl ToolCaller<'_> {

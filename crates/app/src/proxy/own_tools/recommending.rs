@@ -99,7 +99,7 @@ pub(super) async fn recommend(
             let named = reply.tools.iter().map(|tool| &tool.tool);
             let now = std::time::Instant::now();
             (requester.client_context.search).note_found(requester.session, named, None, now);
-            result(requester, &reply.text(), &reply.json().to_string())
+            result(requester, &reply.text(), Some(&reply.json().to_string()))
         }
         Err(error) => failure(requester.era, &error.to_string()),
     }

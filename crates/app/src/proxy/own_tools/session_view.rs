@@ -9,7 +9,7 @@ use riglm_domain::prediction::Explanation;
 use riglm_domain::selection::shown::{SelectionReason, explain_selection};
 use serde_json::{Value, json};
 
-use super::answer::{ToolCaller, failure, result_of};
+use super::answer::{ToolCaller, failure, result};
 use super::call_hints::MAX_NAME_CHARS;
 use crate::proxy::client_context::SessionMembers;
 use crate::proxy::list_composer::{ForecastBasis, ListComposer, SessionRef};
@@ -54,8 +54,7 @@ pub(super) async fn show_session(
         "next": next_json(forecast.as_ref()),
     });
     let text = text(&placed, requester, &calls, forecast.as_ref());
-    // The app reads the structured content, whatever the model reads.
-    result_of(requester, &text, Some(&view.to_string()))
+    result(requester, &text, Some(&view.to_string()))
 }
 
 /// The recent calls, as far as the client may see them.

@@ -15,9 +15,8 @@ use serde_json::Value;
 
 use super::scope::UpstreamScope;
 use super::upstream_requests::{Pending, RequestPurpose};
-use crate::proxy::own_tools::call_hints::{
-    HelpingTools, Length, schema_hint, unknown, with_sentence,
-};
+use crate::proxy::own_tools::OwnTool;
+use crate::proxy::own_tools::call_hints::{Length, schema_hint, unknown, with_sentence};
 use crate::proxy::request_params::RequestParams;
 use crate::safeguards::with_text;
 use riglm_discovery::search::{Catalog, CatalogTool};
@@ -123,7 +122,7 @@ impl ErrorHints {
             if !is_hidden || !is_about_arguments(answer) {
                 return None;
             }
-            let hint = schema_hint(tool, &HelpingTools::of(tools))?;
+            let hint = schema_hint(tool)?;
             let length = memory.length_for(&("schema", session, &tool.name));
             return (length == Length::Full).then_some(hint);
         }
@@ -132,17 +131,10 @@ impl ErrorHints {
         }
         // With several upstreams the client knows the tool under another name than the upstream.
         let name = self.0.shown_name(&call.name.as_str().into());
+        let search = tools.and_then(|tools| tools.name(OwnTool::Search));
         let length = memory.length_for(&("name", session, &name));
         let (work, principal) = (&shared.long_work, &client_context.principal);
-        unknown(
-            work,
-            principal,
-            &name,
-            catalog,
-            HelpingTools::of(tools),
-            length,
-        )
-        .await
+        unknown(work, principal, &name, catalog, search, length).await
     }
 
     /// Returns the tool of this upstream with its own name `name`.

@@ -9,7 +9,7 @@ use riglm_domain::mcp::edit::{member, meta, with_member};
 use riglm_domain::mcp::internal_id::InternalRequest;
 use riglm_domain::mcp::message::{Envelope, Message, MessageKind, RequestId};
 use riglm_domain::mcp::meta::SUBSCRIPTION_ID;
-use riglm_domain::mcp::protocol::{Era, Revision};
+use riglm_domain::mcp::protocol::Revision;
 use riglm_domain::mcp::request_hints::RequestHints;
 use riglm_domain::mcp::tool_result::has_error_result;
 use riglm_domain::usage::invocation::Outcome;
@@ -26,7 +26,6 @@ use super::safeguards::with_guard_notes;
 use super::scope::UpstreamScope;
 use super::upstream_requests::{Pending, RequestPurpose, ServerRequest, UNSENT};
 use crate::proxy::list_kind::{ListChange, ListKind};
-use crate::proxy::own_tools::{instructions, with_instructions};
 use crate::proxy::request_params::{IdMember, RequestParams, agreed_revision, id_member};
 use crate::proxy::request_tracing::end_of;
 use crate::proxy::session_app;
@@ -327,19 +326,6 @@ impl UpstreamSession {
         }
     }
 
-    /// Returns the instructions of the proxy for its client; merged ones are added by the aggregator.
-    async fn own_instructions(&self, era: Era) -> Option<String> {
-        let UpstreamScope {
-            shared,
-            client_context,
-            ..
-        } = &*self.scope;
-        if self.scope.is_merged() {
-            return None;
-        }
-        instructions(shared, client_context, era).await
-    }
-
     /// Processes the answer to a request by its purpose. Returns the message for the client and the
     /// outcome.
     async fn settle(
@@ -375,10 +361,6 @@ impl UpstreamSession {
                         let shown = promised.as_deref().unwrap_or(result);
                         promised = session_app::with_resources(shown).or(promised);
                     }
-                    if let Some(own) = self.own_instructions(Era::Legacy).await {
-                        let shown = promised.as_deref().unwrap_or(result);
-                        promised = Some(with_instructions(shown, &own));
-                    }
                 } else {
                     self.note_trouble(&UpstreamError::from_refusal(&message), true);
                 }
@@ -404,15 +386,7 @@ impl UpstreamSession {
                 if let Some(result) = result.filter(|_| pending.generation != UNSENT) {
                     self.tools.note_discovery(result);
                 }
-                let answer = with_app.unwrap_or(message);
-                let shown = answer.result(answer.single()?).map(str::to_owned);
-                let own = self.own_instructions(Era::Modern).await;
-                match (shown, own) {
-                    (Some(shown), Some(own)) => {
-                        answer.with_result(&with_instructions(&shown, &own))
-                    }
-                    _ => answer,
-                }
+                with_app.unwrap_or(message)
             }
             RequestPurpose::Call(_) | RequestPurpose::Exchange { .. } => {
                 let is_call = matches!(pending.purpose, RequestPurpose::Call(_));

@@ -179,9 +179,7 @@ impl UpstreamTools {
             ..
         } = &*self.scope;
         let useless = shared.useless_own_tools(client_context, params(asked, id));
-        let form = client_context.result_form(shared);
-        let left_out = self.taken_names().and(useless);
-        let definitions = tool.definitions(revision.as_ref(), form, left_out);
+        let definitions = tool.definitions(revision.as_ref(), self.taken_names().and(useless));
         let definitions: Vec<&str> = definitions.into_iter().map(|(_, text)| text).collect();
         if definitions.is_empty() {
             return shorter;

@@ -342,7 +342,6 @@ async fn modern_clients_with_different_policies_do_not_end_each_others_epochs() 
             policy: None,
             prompt_cache: None,
             loads_on_demand: Some(true),
-            results: None,
         }],
         ..FilteringConfig::default()
     };

@@ -3,7 +3,7 @@
 use riglm_adapters_clients::transcripts::TranscriptClient;
 use riglm_app::selection::FilteringConfig;
 use riglm_domain::id::ToolName;
-use riglm_domain::selection::{ClientKind, ListPolicyName, ToolLoading};
+use riglm_domain::selection::ListPolicyName;
 use riglm_evaluation::simulation::ListMetrics;
 use serde_json::{Value, json};
 
@@ -167,8 +167,7 @@ impl ClientUsage {
     }
 }
 
-/// Returns the lists that riglm gives a client: by the first rule that matches its name, or by what
-/// is known of it.
+/// Returns the lists that riglm gives a client: by the first rule that matches its name.
 fn lists_of(client: TranscriptClient, filtering: &FilteringConfig) -> ClientLists {
     let name = ToolName::from(client.declared_name());
     let rule = filtering
@@ -176,12 +175,8 @@ fn lists_of(client: TranscriptClient, filtering: &FilteringConfig) -> ClientList
         .iter()
         .find(|rule| rule.name.matches(&name));
     let policy = rule.and_then(|rule| rule.policy).or(filtering.policy);
-    let is_known = || {
-        let kind = ClientKind::of(client.declared_name());
-        kind.is_some_and(|kind| kind.loading != ToolLoading::AtOnce)
-    };
-    let loads_on_demand = rule.and_then(|rule| rule.loads_on_demand);
-    if policy == Some(ListPolicyName::Hints) || loads_on_demand.unwrap_or_else(is_known) {
+    let loads_on_demand = rule.is_some_and(|rule| rule.loads_on_demand == Some(true));
+    if policy == Some(ListPolicyName::Hints) || loads_on_demand {
         ClientLists::OnDemand
     } else {
         ClientLists::Short
@@ -190,9 +185,6 @@ fn lists_of(client: TranscriptClient, filtering: &FilteringConfig) -> ClientList
 
 #[cfg(test)]
 mod tests {
-    use riglm_app::selection::ClientRule;
-    use riglm_domain::prediction::NamePattern;
-
     use super::*;
 
     #[test]
@@ -205,13 +197,7 @@ mod tests {
             lists(&filtering, TranscriptClient::Codex),
             ClientLists::Short
         );
-        filtering.clients = vec![ClientRule {
-            name: NamePattern::new("claude-code"),
-            policy: None,
-            prompt_cache: None,
-            loads_on_demand: Some(false),
-            results: None,
-        }];
+        filtering.clients.clear();
         assert_eq!(lists(&filtering, claude), ClientLists::Short);
         filtering.policy = Some(ListPolicyName::Hints);
         assert_eq!(lists(&filtering, claude), ClientLists::OnDemand);

@@ -183,6 +183,7 @@ fn effective_values_combine_reloadable_and_startup_settings() {
     assert_eq!(in_use["limits"]["sessions"], 9);
     assert_eq!(in_use["upstreams"]["c.d"]["url"], "http://c");
     assert_eq!(in_use["upstreams"].get("a.b"), None);
+    assert_eq!(in_use["filtering"]["clients"][0]["name"], "claude-code*");
     assert!(
         !start
             .effective_values(&start)
