@@ -126,8 +126,16 @@ pub(super) static CLIENTS: &[Client] = &[
     Client {
         id: "kilo",
         title: "Kilo Code",
-        files: &[current(&["~/.config/kilo/kilo.jsonc"])],
-        project_files: &["kilo.jsonc", ".kilo/kilo.jsonc"],
+        files: &[
+            current(&["$XDG_CONFIG_HOME/kilo/kilo.jsonc"]),
+            current(&["$XDG_CONFIG_HOME/kilo/kilo.json"]),
+        ],
+        project_files: &[
+            "kilo.jsonc",
+            "kilo.json",
+            ".kilo/kilo.jsonc",
+            ".kilo/kilo.json",
+        ],
         format: DocumentFormat::JsonWithComments,
         map: map("mcp"),
         connection: Connection::Http(HttpEntry {

@@ -18,11 +18,13 @@ const REFUSALS: [&str; 6] = [
     "rejected by user",
 ];
 
+/// The beginning of the result of a call whose tool the client does not know.
+const UNKNOWN_TOOL: &str = "unsupported call";
+
 /// Beginnings of results that are errors of the client.
-const ERRORS: [&str; 5] = [
+const ERRORS: [&str; 4] = [
     "err:",
     "tool call error",
-    "unsupported call",
     "failed to parse function arguments",
     "execution error",
 ];
@@ -33,6 +35,8 @@ const HEADER_LINES: usize = 6;
 /// The end of a call, from its output.
 pub(super) struct CallOutput {
     pub(super) outcome: CallOutcome,
+    /// Whether the client refused the call, so that no server got it.
+    pub(super) is_refused: bool,
     /// The duration, if the output says it.
     pub(super) duration: Option<Duration>,
 }
@@ -93,6 +97,7 @@ pub(super) fn read(output: Option<&RawValue>) -> CallOutput {
     };
     let outcome = outcome_of_text(&text);
     CallOutput {
+        is_refused: text.starts_with(UNKNOWN_TOOL),
         outcome: if is_failed && outcome == CallOutcome::Success {
             CallOutcome::Error
         } else {

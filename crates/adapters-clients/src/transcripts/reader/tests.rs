@@ -1,5 +1,7 @@
 use std::time::{Duration, Instant};
 
+use jiff::Timestamp;
+
 use super::*;
 use crate::transcripts::event::CallOutcome;
 
