@@ -46,21 +46,15 @@
 //! on writing.
 
 mod claude_code;
-mod cline;
 mod codex;
-mod continue_dev;
-mod copilot;
 mod event;
 mod folders;
 mod gemini_cli;
-mod line_format;
 mod lines;
 mod opencode;
-mod qwen_code;
 mod reader;
 mod session_log;
 mod sessions;
-mod summary;
 mod tool_key;
 mod tool_names;
 mod usage;
@@ -71,9 +65,10 @@ pub use event::{
 pub use folders::{
     TranscriptFile, TranscriptFolders, TranscriptListing, UnreadableFile, UnreadableReason,
 };
-pub use reader::read_transcripts;
+pub use reader::{
+    ClientSummary, ReadOptions, ReadProgress, ReadSummary, SkippedLines, read_transcripts,
+};
 pub use sessions::{RecordedSession, SessionCall, SessionCollector, ToolEntry};
-pub use summary::{ClientSummary, ReadOptions, ReadProgress, ReadSummary, SkippedLines};
 pub use tool_key::{ToolKey, comparable_name};
 pub use tool_names::{QualifiedTool, ServerNames};
 pub use usage::{ServerFigures, ToolFigures, ToolUsage, UsageFigures};

@@ -46,25 +46,11 @@ impl RiglmIdentity {
 
     /// Returns the nature of a server.
     pub(super) fn nature(&self, server: &ConfiguredServer) -> ServerNature {
-        if self.owns(&server.transport) || is_named_riglm(server) {
+        if self.owns(&server.transport) {
             return ServerNature::Riglm;
         }
         gateway(server).map_or(ServerNature::Server, ServerNature::Gateway)
     }
-}
-
-/// Returns whether a server has the usual name and path of riglm on this machine, at any port: another
-/// proxy, or one before its port was changed. At another machine it is somebody else's, which an
-/// installation must not change.
-fn is_named_riglm(server: &ConfiguredServer) -> bool {
-    let ConfiguredTransport::Url(url) = &server.transport else {
-        return false;
-    };
-    server.name == "riglm"
-        && AddressParts::parse(&url.url).is_some_and(|url| {
-            let is_endpoint = url.path == "/mcp" || url.path.starts_with("/mcp/");
-            is_endpoint && url.authority.starts_with("localhost:")
-        })
 }
 
 /// The parts of an address that identify a server.
@@ -197,34 +183,5 @@ mod tests {
         }
         assert!(identity.owns_program("C:\\Tools\\riglm.EXE"));
         assert!(!identity.owns_program("/usr/bin/riglmx"));
-    }
-
-    #[test]
-    fn an_entry_named_riglm_is_riglm_at_any_port_of_the_machine() {
-        let identity = RiglmIdentity {
-            addresses: vec!["http://127.0.0.1:8642/mcp".to_owned()],
-            programs: Vec::new(),
-        };
-        let context = crate::configuration::ReadContext {
-            home: "",
-            riglm: &identity,
-        };
-        let client = crate::configuration::client("kilo").unwrap();
-        for (name, url, expected) in [
-            ("riglm", "http://127.0.0.1:9000/mcp", ServerNature::Riglm),
-            (
-                "riglm",
-                "http://localhost:9000/mcp/work",
-                ServerNature::Riglm,
-            ),
-            ("riglm", "http://127.0.0.1:9000/sse", ServerNature::Server),
-            ("riglm", "https://example.com/mcp", ServerNature::Server),
-            ("other", "http://127.0.0.1:9000/mcp", ServerNature::Server),
-            ("other", "http://127.0.0.1:8642/mcp", ServerNature::Riglm),
-        ] {
-            let text = format!(r#"{{"mcp": {{"{name}": {{"type": "remote", "url": "{url}"}}}}}}"#);
-            let servers = crate::configuration::read_servers(&text, client, context);
-            assert_eq!(servers.unwrap().servers[0].nature, expected, "{name} {url}");
-        }
     }
 }

@@ -14,7 +14,7 @@ use serde::Deserialize;
 use serde_json::value::RawValue;
 
 use super::event::{CallOutcome, CallingAgent};
-use super::line_format::{LineContent, LineFormat};
+use super::reader::{LineContent, LineFormat};
 use super::session_log::{CallEnd, CallStart, SessionLog, identity};
 
 /// Lines without calls and without texts of the user.
@@ -66,15 +66,6 @@ const REFUSALS: [&str; 3] = [
     "The user doesn't want to proceed with this tool use",
     "The user doesn't want to take this action right now",
     "[Request interrupted by user",
-];
-
-/// Beginnings of results of calls that the client refused: unknown tools, arguments that do not fit,
-/// and rules of the user.
-const CLIENT_REFUSALS: [&str; 4] = [
-    "<tool_use_error>Error: No such tool available",
-    "<tool_use_error>InputValidationError",
-    "Claude requested permissions to use",
-    "Permission to use",
 ];
 
 /// The reader of a file.
@@ -233,12 +224,8 @@ fn read_call(
             });
         }
         (_, _, Some(id)) => {
-            let Some(outcome) = outcome(line, block) else {
-                log.refuse(id);
-                return LineContent::Understood;
-            };
             let end = CallEnd {
-                outcome,
+                outcome: outcome(line, block),
                 at: line.timestamp.is_some().then_some(at),
                 duration: None,
             };
@@ -249,27 +236,22 @@ fn read_call(
     LineContent::Understood
 }
 
-/// Returns the outcome of a call; `None` if the client refused it.
-fn outcome(line: &Line<'_>, block: &Block<'_>) -> Option<CallOutcome> {
+fn outcome(line: &Line<'_>, block: &Block<'_>) -> CallOutcome {
     let is_refused = line.tool_denial_kind.is_some()
         || (line.tool_use_result)
             .is_some_and(|result| result.get() == r#""User rejected tool use""#);
     if is_refused {
-        return Some(CallOutcome::Cancelled);
+        return CallOutcome::Cancelled;
     }
     if block.is_error != Some(true) {
-        return Some(CallOutcome::Success);
+        return CallOutcome::Success;
     }
     let text = block.content.and_then(first_text).unwrap_or_default();
-    let is_one_of = |starts: &[&str]| starts.iter().any(|start| text.starts_with(start));
-    if is_one_of(&CLIENT_REFUSALS) {
-        return None;
-    }
-    Some(if is_one_of(&REFUSALS) {
+    if REFUSALS.iter().any(|start| text.starts_with(start)) {
         CallOutcome::Cancelled
     } else {
         CallOutcome::Error
-    })
+    }
 }
 
 /// Returns the text of a result: a string, or blocks of which the first is a text.

@@ -17,7 +17,7 @@ use jiff::Timestamp;
 use serde_json::value::RawValue;
 
 use super::event::{CallOutcome, CallingAgent};
-use super::line_format::{LineContent, LineFormat};
+use super::reader::{LineContent, LineFormat};
 use super::session_log::{CallEnd, CallStart, SessionLog, identity};
 use super::tool_names::QualifiedTool;
 
@@ -159,10 +159,6 @@ impl CodexFormat {
                 Some(call_id),
             ) => {
                 let output = output::read(item.output);
-                if output.is_refused {
-                    log.refuse(call_id);
-                    return LineContent::Understood;
-                }
                 let end = CallEnd {
                     outcome: output.outcome,
                     at: self.has_time.then_some(at),

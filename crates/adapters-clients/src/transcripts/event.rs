@@ -34,16 +34,6 @@ pub enum TranscriptClient {
     GeminiCli,
     /// opencode.
     Opencode,
-    /// Qwen Code.
-    QwenCode,
-    /// Copilot CLI.
-    Copilot,
-    /// Cline.
-    Cline,
-    /// Continue.
-    Continue,
-    /// Kilo Code.
-    Kilo,
 }
 
 impl TranscriptClient {
@@ -64,11 +54,6 @@ impl TranscriptClient {
             Self::Codex => "Codex",
             Self::GeminiCli => "Gemini CLI",
             Self::Opencode => "opencode",
-            Self::QwenCode => "Qwen Code",
-            Self::Copilot => "Copilot CLI",
-            Self::Cline => "Cline",
-            Self::Continue => "Continue",
-            Self::Kilo => "Kilo Code",
         }
     }
 
@@ -80,12 +65,6 @@ impl TranscriptClient {
             Self::Codex => "codex-mcp-client",
             Self::GeminiCli => "gemini-cli-mcp-client",
             Self::Opencode => "opencode",
-            // Followed by the name of the server.
-            Self::QwenCode => "qwen-cli-mcp-client-riglm",
-            Self::Copilot => "copilot-cli",
-            Self::Cline => "@cline/core",
-            Self::Continue => "continue-cli-client",
-            Self::Kilo => "kilo",
         }
     }
 }

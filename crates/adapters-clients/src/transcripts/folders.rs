@@ -34,7 +34,7 @@ struct Folder {
 pub struct TranscriptFile {
     /// The client that writes it.
     pub client: TranscriptClient,
-    /// The path. For opencode and Kilo Code, the file that describes a session, or a database of sessions.
+    /// The path. For opencode, the file that describes a session, or a database of sessions.
     pub path: PathBuf,
     /// The size in bytes, with the files that belong to it.
     pub size: u64,
@@ -122,13 +122,6 @@ impl TranscriptFolders {
         let codex = variable("CODEX_HOME").unwrap_or_else(|| home.join(".codex"));
         let gemini = variable("GEMINI_CLI_HOME").unwrap_or_else(|| home.to_owned());
         let data = variable("XDG_DATA_HOME").unwrap_or_else(|| home.join(".local/share"));
-        let qwen = variable("QWEN_RUNTIME_DIR").or_else(|| variable("QWEN_HOME"));
-        let copilot = variable("COPILOT_HOME").unwrap_or_else(|| home.join(".copilot"));
-        let cline = variable("CLINE_SESSION_DATA_DIR").unwrap_or_else(|| {
-            let data = variable("CLINE_DATA_DIR").unwrap_or_else(|| home.join(".cline/data"));
-            data.join("sessions")
-        });
-        let of_continue = variable("CONTINUE_GLOBAL_DIR").unwrap_or_else(|| home.join(".continue"));
         let folder = |client, path| Folder { client, path };
         let mut folders = vec![
             folder(TranscriptClient::ClaudeCode, claude.join("projects")),
@@ -137,14 +130,6 @@ impl TranscriptFolders {
             folder(TranscriptClient::Codex, codex.join("archived_sessions")),
             folder(TranscriptClient::GeminiCli, gemini.join(".gemini/tmp")),
             folder(TranscriptClient::Opencode, data.join("opencode")),
-            folder(
-                TranscriptClient::QwenCode,
-                (qwen.unwrap_or_else(|| home.join(".qwen"))).join("projects"),
-            ),
-            folder(TranscriptClient::Copilot, copilot.join("session-state")),
-            folder(TranscriptClient::Cline, cline),
-            folder(TranscriptClient::Continue, of_continue.join("sessions")),
-            folder(TranscriptClient::Kilo, data.join("kilo")),
         ];
         if variable("CLAUDE_CONFIG_DIR").is_some() {
             folders.remove(1);
@@ -170,9 +155,7 @@ impl TranscriptFolders {
                 visited: &mut visited,
             };
             match folder.client {
-                TranscriptClient::Opencode | TranscriptClient::Kilo => {
-                    search.opencode(&folder.path);
-                }
+                TranscriptClient::Opencode => search.opencode(&folder.path),
                 _ => search.folder(&folder.path),
             }
         }
@@ -240,26 +223,14 @@ impl Search<'_> {
                     .any(|it| it.ends_with("chats"));
                 is_chat && (name.ends_with(".jsonl") || name.ends_with(".json"))
             }
-            TranscriptClient::QwenCode => {
-                let is_of_session = path
-                    .ancestors()
-                    .skip(1)
-                    .take(2)
-                    .any(|it| it.ends_with("chats") || it.ends_with("subagents"));
-                is_of_session && name.ends_with(".jsonl")
-            }
-            TranscriptClient::Copilot => name == "events.jsonl",
-            TranscriptClient::Cline => name.ends_with(".messages.json"),
-            // Beside the sessions lies their index.
-            TranscriptClient::Continue => name.ends_with(".json") && name != "sessions.json",
-            TranscriptClient::Opencode | TranscriptClient::Kilo => false,
+            TranscriptClient::Opencode => false,
         };
         if is_transcript {
             self.add(path, metadata.len(), metadata.modified().ok());
         }
     }
 
-    /// Lists the sessions of opencode or its fork, and the databases.
+    /// Lists the sessions of opencode, and its databases.
     fn opencode(&mut self, root: &Path) {
         for path in self.entries(root) {
             if opencode::is_database(&path) {

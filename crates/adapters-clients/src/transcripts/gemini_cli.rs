@@ -17,9 +17,8 @@ use serde_json::value::RawValue;
 
 use super::event::{CallOutcome, CallingAgent};
 use super::folders::UnreadableReason;
-use super::line_format::{LineContent, LineFormat, MAX_DOCUMENT_BYTES, read_whole};
+use super::reader::{ClientSummary, LineContent, LineFormat, MAX_DOCUMENT_BYTES, read_whole};
 use super::session_log::{CallEnd, CallStart, SessionLog, identity};
-use super::summary::ClientSummary;
 use super::tool_names::QualifiedTool;
 
 /// The reader of a file with lines.
@@ -70,8 +69,6 @@ struct ToolCall<'a> {
     agent_id: Option<Cow<'a, str>>,
     #[serde(borrow)]
     args: Option<&'a RawValue>,
-    #[serde(borrow)]
-    result: Option<&'a RawValue>,
 }
 
 #[derive(Deserialize)]
@@ -155,7 +152,6 @@ impl GeminiFormat {
         }
         let outcome = match call.status.as_deref() {
             Some("success") => CallOutcome::Success,
-            Some("error") if is_refused(call) => return log.refuse(&call.id),
             Some("error") => CallOutcome::Error,
             Some("cancelled") => CallOutcome::Cancelled,
             _ => return,
@@ -219,13 +215,6 @@ pub(super) fn read_document(
     }
     log.end(counts);
     Ok(())
-}
-
-/// Returns whether the client refused a call: of an unknown tool, or against a rule.
-fn is_refused(call: &ToolCall<'_>) -> bool {
-    let result = call.result.map_or("", RawValue::get);
-    let unknown = format!(r#""Tool \"{}\" not found"#, call.name);
-    result.contains(&unknown) || result.contains(r#""Tool execution denied by policy"#)
 }
 
 /// Splits the display name of a tool of an MCP server.

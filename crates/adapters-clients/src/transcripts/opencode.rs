@@ -16,9 +16,6 @@
 //! `SERVER.TOOL`: that is the default since version 2, and was an experiment of version 1 from July
 //! 2026 on.
 //!
-//! Kilo Code 7 is a fork of version 1. Its `kilo.db` has the first tables, an empty `session_message`
-//! and two tables of its own, which have no calls.
-//!
 //! The sources of opencode (`anomalyco/opencode`, before `sst/opencode`) have the first tables in
 //! `packages/opencode/migration/20260127222353_familiar_lady_ursula`, the copy of the files in
 //! `packages/opencode/src/storage/json-migration.ts`, the messages of version 2 in
@@ -47,10 +44,10 @@ struct Origin {
     agent: CallingAgent,
 }
 
-/// Returns whether a file in the folder of opencode or its fork is a database of sessions.
+/// Returns whether a file in the folder of opencode is a database of sessions.
 pub(super) fn is_database(path: &Path) -> bool {
     let name = path.file_name().unwrap_or_default().to_string_lossy();
-    (name.starts_with("opencode") || name.starts_with("kilo")) && name.ends_with(".db")
+    name.starts_with("opencode") && name.ends_with(".db")
 }
 
 /// Returns the agent of a session. Sessions of subagents have a parent.
@@ -62,7 +59,7 @@ fn agent_of(parent: Option<&str>) -> CallingAgent {
 }
 
 /// Returns the time that is this number of milliseconds after 1970.
-pub(super) fn moment(milliseconds: f64) -> Option<Timestamp> {
+fn moment(milliseconds: f64) -> Option<Timestamp> {
     #[expect(
         clippy::cast_possible_truncation,
         reason = "the cast of a float saturates, and the time is checked"

@@ -10,7 +10,7 @@ use sha2::{Digest as _, Sha256};
 use super::event::{
     CallOutcome, CallingAgent, RecordedCall, TranscriptClient, TranscriptEvent, UserMessage,
 };
-use super::summary::{ClientSummary, ReadOptions};
+use super::reader::{ClientSummary, ReadOptions};
 use super::tool_names::QualifiedTool;
 
 /// The most events that wait because a call before them has no result yet. A client rarely runs
@@ -72,18 +72,6 @@ pub(super) struct SessionLog<'a, 'b> {
 struct Waiting {
     event: TranscriptEvent,
     is_open: bool,
-    /// Whether the client refused the call, so that it is left out.
-    is_refused: bool,
-}
-
-impl Waiting {
-    /// Returns the call, and whether it is open.
-    fn call_mut(&mut self) -> Option<(&mut RecordedCall, &mut bool)> {
-        match &mut self.event {
-            TranscriptEvent::Call(call) => Some((call, &mut self.is_open)),
-            TranscriptEvent::UserMessage(_) => None,
-        }
-    }
 }
 
 impl<'a, 'b> SessionLog<'a, 'b> {
@@ -196,13 +184,12 @@ impl<'a, 'b> SessionLog<'a, 'b> {
         self.push(Waiting {
             event: TranscriptEvent::Call(call),
             is_open: true,
-            is_refused: false,
         });
     }
 
     /// Sets the server and tool of a call, where a later line has their exact names.
     pub(super) fn set_tool(&mut self, call_id: &str, tool: QualifiedTool) {
-        if let Some((call, _)) = self.call_mut(call_id).and_then(Waiting::call_mut) {
+        if let Some((call, _)) = self.call_mut(call_id) {
             call.server = tool.server;
             call.tool = tool.tool;
         }
@@ -210,28 +197,16 @@ impl<'a, 'b> SessionLog<'a, 'b> {
 
     /// Returns whether a call to an MCP server with this identifier waits for its end.
     pub(super) fn is_open_mcp_call(&mut self, call_id: &str) -> bool {
-        let call = self.call_mut(call_id).and_then(Waiting::call_mut);
-        call.is_some_and(|(call, is_open)| *is_open && call.server.is_some())
+        (self.call_mut(call_id)).is_some_and(|(call, is_open)| *is_open && call.server.is_some())
     }
 
     /// Ends a call. The first end counts, and an end without a call is ignored.
     pub(super) fn finish(&mut self, call_id: &str, end: &CallEnd) {
-        if let Some((call, is_open)) = self.call_mut(call_id).and_then(Waiting::call_mut)
+        if let Some((call, is_open)) = self.call_mut(call_id)
             && *is_open
         {
             *is_open = false;
             close(call, end);
-            self.pass_closed();
-        }
-    }
-
-    /// Leaves out a call that the client refused, and only counts it: no server got it.
-    pub(super) fn refuse(&mut self, call_id: &str) {
-        if let Some(waiting) = self.call_mut(call_id)
-            && waiting.is_open
-        {
-            waiting.is_open = false;
-            waiting.is_refused = true;
             self.pass_closed();
         }
     }
@@ -272,7 +247,6 @@ impl<'a, 'b> SessionLog<'a, 'b> {
         self.push(Waiting {
             event: TranscriptEvent::UserMessage(message),
             is_open: false,
-            is_refused: false,
         });
     }
 
@@ -282,9 +256,13 @@ impl<'a, 'b> SessionLog<'a, 'b> {
         counts.add(&self.counts);
     }
 
-    fn call_mut(&mut self, call_id: &str) -> Option<&mut Waiting> {
+    fn call_mut(&mut self, call_id: &str) -> Option<(&mut RecordedCall, &mut bool)> {
         let place = self.places.get(call_id)?.checked_sub(self.n_passed)?;
-        self.waiting.get_mut(place)
+        let waiting = self.waiting.get_mut(place)?;
+        match &mut waiting.event {
+            TranscriptEvent::Call(call) => Some((call, &mut waiting.is_open)),
+            TranscriptEvent::UserMessage(_) => None,
+        }
     }
 
     fn push(&mut self, waiting: Waiting) {
@@ -319,10 +297,6 @@ impl<'a, 'b> SessionLog<'a, 'b> {
             TranscriptEvent::UserMessage(message) => (&message.session, message.sent_at),
         };
         if self.run.options.since.is_some_and(|since| at < since) {
-            return true;
-        }
-        if first.is_refused {
-            self.counts.n_refused_calls += 1;
             return true;
         }
         if (self.run.sessions).insert(identity(&[self.client.as_str(), session])) {

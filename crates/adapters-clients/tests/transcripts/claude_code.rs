@@ -120,27 +120,3 @@ fn older_calls_and_files_are_left_out() {
         (2, 2, 1)
     );
 }
-
-#[test]
-fn calls_that_the_client_refused_are_left_out() {
-    let refusals = [
-        "<tool_use_error>Error: No such tool available: mcp__shop__x</tool_use_error>",
-        "<tool_use_error>InputValidationError: mcp__shop__pay failed</tool_use_error>",
-        "Claude requested permissions to use mcp__shop__pay, but you haven't granted it yet.",
-        "Permission to use mcp__shop__pay has been denied.",
-        "no such page",
-    ];
-    let mut lines: Vec<String> = Vec::new();
-    for (number, text) in refusals.iter().enumerate() {
-        let start = serde_json::json!({"type": "assistant", "message": {"content": [
-            {"type": "tool_use", "id": number.to_string(), "name": "mcp__shop__pay"}]}});
-        let end = serde_json::json!({"type": "user", "message": {"content": [{"type": "tool_result",
-            "tool_use_id": number.to_string(), "is_error": true, "content": text}]}});
-        lines.push(format!("{start}\n{end}\n"));
-    }
-    let scene = Scene::empty();
-    scene.write(".claude/projects/p/s-9.jsonl", lines.concat());
-    let reading = scene.read();
-    assert_eq!(reading.calls(), ["s-9 shop pay error -"]);
-    assert_eq!(reading.summary.total().n_refused_calls, 4);
-}

@@ -103,18 +103,3 @@ fn a_compressed_file_beside_its_original_is_left_out() {
             .any(|it| it.path.ends_with(format!("{name}.zst")))
     );
 }
-
-#[test]
-fn calls_of_tools_that_codex_does_not_know_are_left_out() {
-    let lines = r#"{"timestamp":"2026-08-01T12:00:00Z","type":"response_item","payload":{"type":"function_call","name":"mcp__shop__x","call_id":"c1","arguments":"{}"}}
-{"timestamp":"2026-08-01T12:00:00Z","type":"response_item","payload":{"type":"function_call_output","call_id":"c1","output":"unsupported call: mcp__shop__x"}}
-{"timestamp":"2026-08-01T12:00:00Z","type":"hologram","payload":{}}
-"#;
-    let scene = Scene::empty();
-    scene.write(".codex/sessions/2026/08/01/rollout-c-7.jsonl", lines);
-    let reading = scene.read();
-    assert!(reading.events.is_empty());
-    let counts = reading.counts(TranscriptClient::Codex);
-    assert_eq!((counts.n_refused_calls, counts.n_sessions), (1, 0));
-    assert_eq!((counts.skipped.unknown, counts.skipped.malformed), (1, 0));
-}

@@ -100,32 +100,3 @@ fn documents_that_are_too_large_are_named() {
         "it is one document of 67108865 bytes, more than 67108864"
     );
 }
-
-#[test]
-fn calls_that_the_client_refused_are_left_out() {
-    let result = |error: &str| {
-        let response = serde_json::json!({"error": error});
-        serde_json::json!([{"functionResponse": {"id": "c", "response": response}}])
-    };
-    let call = |id: &str, error: &str| {
-        serde_json::json!({"id": id, "name": "mcp_docs_x", "status": "error",
-            "result": result(error)})
-    };
-    let calls = [
-        call(
-            "c1",
-            "Tool \"mcp_docs_x\" not found. Did you mean one of: \"ls\"?",
-        ),
-        call("c2", "Tool execution denied by policy."),
-        call("c3", "no such page"),
-    ];
-    let line = serde_json::json!({"id": "m", "type": "gemini", "toolCalls": calls});
-    let scene = Scene::empty();
-    scene.write(".gemini/tmp/p/chats/session-g-9.jsonl", format!("{line}\n"));
-    let reading = scene.read();
-    assert_eq!(reading.calls(), ["session-g-9 docs x error -"]);
-    assert_eq!(
-        reading.counts(TranscriptClient::GeminiCli).n_refused_calls,
-        2
-    );
-}

@@ -4,15 +4,10 @@
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
 mod claude_code;
-mod cline;
 mod codex;
-mod continue_dev;
-mod copilot;
 mod database;
 mod gemini_cli;
 mod hostile;
-mod kilo;
 mod opencode;
 mod opencode_database;
-mod qwen_code;
 mod scene;

@@ -93,8 +93,6 @@ fn the_file_that_wins_is_chosen() {
     fs::remove_file(&plain).unwrap();
     fs::remove_file(&with_comments).unwrap();
     assert_eq!(install_paths(&places, "opencode"), [plain]);
-    let kilo = write(&places, ".config/kilo/kilo.json");
-    assert_eq!(install_paths(&places, "kilo"), [kilo]);
     let old = "globalStorage/saoudrizwan.claude-dev/settings/cline_mcp_settings.json";
     let old = write(&places, &format!(".config/Code/User/{old}"));
     assert_eq!(install_paths(&places, "cline"), std::slice::from_ref(&old));

@@ -126,16 +126,8 @@ pub(super) static CLIENTS: &[Client] = &[
     Client {
         id: "kilo",
         title: "Kilo Code",
-        files: &[
-            current(&["$XDG_CONFIG_HOME/kilo/kilo.jsonc"]),
-            current(&["$XDG_CONFIG_HOME/kilo/kilo.json"]),
-        ],
-        project_files: &[
-            "kilo.jsonc",
-            "kilo.json",
-            ".kilo/kilo.jsonc",
-            ".kilo/kilo.json",
-        ],
+        files: &[current(&["~/.config/kilo/kilo.jsonc"])],
+        project_files: &["kilo.jsonc", ".kilo/kilo.jsonc"],
         format: DocumentFormat::JsonWithComments,
         map: map("mcp"),
         connection: Connection::Http(HttpEntry {

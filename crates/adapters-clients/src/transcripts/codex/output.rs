@@ -18,13 +18,11 @@ const REFUSALS: [&str; 6] = [
     "rejected by user",
 ];
 
-/// The beginning of the result of a call whose tool the client does not know.
-const UNKNOWN_TOOL: &str = "unsupported call";
-
 /// Beginnings of results that are errors of the client.
-const ERRORS: [&str; 4] = [
+const ERRORS: [&str; 5] = [
     "err:",
     "tool call error",
+    "unsupported call",
     "failed to parse function arguments",
     "execution error",
 ];
@@ -35,8 +33,6 @@ const HEADER_LINES: usize = 6;
 /// The end of a call, from its output.
 pub(super) struct CallOutput {
     pub(super) outcome: CallOutcome,
-    /// Whether the client refused the call, so that no server got it.
-    pub(super) is_refused: bool,
     /// The duration, if the output says it.
     pub(super) duration: Option<Duration>,
 }
@@ -97,7 +93,6 @@ pub(super) fn read(output: Option<&RawValue>) -> CallOutput {
     };
     let outcome = outcome_of_text(&text);
     CallOutput {
-        is_refused: text.starts_with(UNKNOWN_TOOL),
         outcome: if is_failed && outcome == CallOutcome::Success {
             CallOutcome::Error
         } else {

@@ -22,12 +22,6 @@ const REFUSALS: [&str; 3] = [
     "The user dismissed this question",
 ];
 
-/// Beginnings of errors of calls that the client refused: unknown tools, and rules of the user.
-const CLIENT_REFUSALS: [&str; 2] = [
-    "Model tried to call unavailable tool",
-    "The user has specified a rule which prevents you from using this specific tool call",
-];
-
 /// Types of errors of calls that the user or a rule refused or stopped. Version 2 has types.
 const REFUSAL_TYPES: [&str; 3] = ["aborted", "permission.rejected", "tool.interrupted"];
 
@@ -40,8 +34,6 @@ pub(super) struct ToolCall<'a> {
     pub(super) end: Option<Timestamp>,
     /// `None` without a result.
     pub(super) outcome: Option<CallOutcome>,
-    /// Whether the client refused it, so that no server got it.
-    pub(super) is_refused: bool,
     pub(super) metadata: Option<&'a RawValue>,
 }
 
@@ -81,12 +73,6 @@ pub(super) fn outcome_of(
     }
 }
 
-/// Returns whether the client refused a call that ended with this error.
-pub(super) fn is_refusal(error: Option<&str>) -> bool {
-    let error = error.unwrap_or_default();
-    CLIENT_REFUSALS.iter().any(|start| error.starts_with(start))
-}
-
 /// Adds a call, with the calls of its script.
 pub(super) fn add_call(call: &ToolCall<'_>, origin: Origin, log: &mut SessionLog<'_, '_>) {
     let duration = match (call.start, call.end) {
@@ -117,9 +103,7 @@ fn add(
         // Forked and copied sessions have other identifiers for the rest, but the same times.
         identity: identity(&["opencode", call.id, &at.to_string()]),
     });
-    if call.is_refused {
-        log.refuse(call.id);
-    } else if let Some(outcome) = call.outcome {
+    if let Some(outcome) = call.outcome {
         let end = CallEnd {
             outcome,
             at: None,
@@ -148,7 +132,6 @@ fn add_script_calls(script: &ToolCall<'_>, origin: Origin, log: &mut SessionLog<
             start: script.start,
             end: None,
             outcome: outcome_of(call.status.as_deref(), None, None),
-            is_refused: false,
             metadata: None,
         };
         add(&part, tool, origin, None, log);

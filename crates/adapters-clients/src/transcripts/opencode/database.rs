@@ -15,9 +15,8 @@ use super::entries::read_entry;
 use super::parts::MessageOfParts;
 use crate::transcripts::event::CallingAgent;
 use crate::transcripts::folders::{TranscriptFile, UnreadableReason};
-use crate::transcripts::line_format::{LineContent, PROGRESS_BYTES, io_reason};
+use crate::transcripts::reader::{ClientSummary, LineContent, PROGRESS_BYTES, io_reason};
 use crate::transcripts::session_log::{RunState, SessionLog};
-use crate::transcripts::summary::ClientSummary;
 
 /// Something that was found in the database. The messages of a session follow it, and the parts of a
 /// message follow that.

@@ -5,12 +5,11 @@ use std::borrow::Cow;
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
-use super::calls::{ToolCall, add_call, is_refusal, outcome_of};
+use super::calls::{ToolCall, add_call, outcome_of};
 use super::{Origin, moment};
 use crate::transcripts::event::CallingAgent;
-use crate::transcripts::line_format::LineContent;
+use crate::transcripts::reader::{ClientSummary, LineContent};
 use crate::transcripts::session_log::SessionLog;
-use crate::transcripts::summary::ClientSummary;
 
 #[derive(Deserialize)]
 struct Entry<'a> {
@@ -135,7 +134,6 @@ fn read_content(text: &str, origin: Origin, log: &mut SessionLog<'_, '_>) -> Lin
             error.r#type.as_deref(),
             error.message.as_deref(),
         ),
-        is_refused: is_refusal(error.message.as_deref()),
         metadata: state.metadata.or(state.structured),
     };
     add_call(&call, origin, log);

@@ -13,10 +13,9 @@ use serde::Deserialize;
 use super::agent_of;
 use super::parts::MessageOfParts;
 use crate::transcripts::folders::UnreadableReason;
-use crate::transcripts::line_format::{LineContent, io_reason, read_whole};
 use crate::transcripts::lines::MAX_LINE_BYTES;
+use crate::transcripts::reader::{ClientSummary, LineContent, io_reason, read_whole};
 use crate::transcripts::session_log::SessionLog;
-use crate::transcripts::summary::ClientSummary;
 
 #[derive(Deserialize)]
 struct Session<'a> {

@@ -6,10 +6,10 @@ use jiff::Timestamp;
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
-use super::calls::{ToolCall, add_call, is_refusal, outcome_of};
+use super::calls::{ToolCall, add_call, outcome_of};
 use super::{Origin, moment};
 use crate::transcripts::event::CallingAgent;
-use crate::transcripts::line_format::LineContent;
+use crate::transcripts::reader::LineContent;
 use crate::transcripts::session_log::SessionLog;
 
 #[derive(Deserialize)]
@@ -125,7 +125,6 @@ impl MessageOfParts {
             start: time(|time| time.start),
             end: time(|time| time.end),
             outcome: outcome_of(state.status.as_deref(), None, state.error.as_deref()),
-            is_refused: is_refusal(state.error.as_deref()),
             metadata: state.metadata,
         };
         add_call(&call, self.origin, log);

@@ -1,7 +1,5 @@
 use std::time::{Duration, Instant};
 
-use jiff::Timestamp;
-
 use super::*;
 use crate::transcripts::event::CallOutcome;
 

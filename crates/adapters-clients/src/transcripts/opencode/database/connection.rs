@@ -9,7 +9,7 @@ use sqlx::sqlite::SqliteConnectOptions;
 use sqlx::{ConnectOptions as _, SqliteConnection};
 
 use crate::transcripts::folders::{UnreadableReason, write_ahead_log};
-use crate::transcripts::line_format::io_reason;
+use crate::transcripts::reader::io_reason;
 
 /// The time that a query waits while another program has the database locked.
 const BUSY_TIMEOUT: Duration = Duration::from_secs(1);

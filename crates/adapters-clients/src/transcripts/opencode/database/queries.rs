@@ -9,8 +9,8 @@ use super::connection::{open, sqlite_reason};
 use super::layout::{DocumentTable, Layout};
 use super::{Document, Record, SessionRow};
 use crate::transcripts::folders::UnreadableReason;
-use crate::transcripts::line_format::io_reason;
 use crate::transcripts::lines::MAX_LINE_BYTES;
+use crate::transcripts::reader::io_reason;
 
 /// The number of rows of a page.
 const PAGE_ROWS: i64 = 64;
