@@ -20,8 +20,6 @@ class Agent:
     command: list
     files: Callable
     environment: dict = field(default_factory=dict)
-    # The wire format between the agent and its model.
-    wire: str = "chat"
     # What the agent names itself in its `initialize`, measured.
     client_name: str = ""
     # Whether the agent loads tools with a search of its own. It then has riglm's tools by name, and
@@ -170,7 +168,6 @@ AGENTS = {
             # Loads tools on demand only with the provider's own address otherwise.
             "ENABLE_TOOL_SEARCH": "true",
         },
-        wire="anthropic",
         client_name="claude-code",
         on_demand=True,
     ),
@@ -185,7 +182,6 @@ AGENTS = {
         files=codex,
         client_name="codex-mcp-client",
         environment={"STUB_KEY": KEY},
-        wire="responses",
     ),
     "gemini-cli": Agent(
         package="@google/gemini-cli",
@@ -199,7 +195,6 @@ AGENTS = {
             "GOOGLE_GEMINI_BASE_URL": "http://127.0.0.1:{port}",
             "GEMINI_CLI_TRUST_WORKSPACE": "true",
         },
-        wire="gemini",
     ),
     "opencode": Agent(
         package="opencode-ai",

@@ -12,10 +12,10 @@ use super::own_tool::OwnTool;
 use crate::proxy::session_app::SESSION_APP;
 
 /// The description of the search tool.
-const SEARCH: &str = "This server has more tools than your list shows. Finds them by what they do: \
-    say in a few words what has to be done. The answer names the tools that fit best, and says how \
-    to call those that are not in your list. Search before you conclude that there is no tool for \
-    something.";
+const SEARCH: &str = "Finds tools of this server by what they do, also those that your list does \
+    not show: say in a few words what has to be done. The answer names the tools that fit best, and \
+    says how to call those that are not in your list. Search before you conclude that there is no \
+    tool for something.";
 /// The maximum length in bytes of the sentence about the servers.
 const MAX_SERVERS_BYTES: usize = 1_200;
 /// The description of `call_tool`.
